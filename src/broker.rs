@@ -173,11 +173,14 @@ impl Broker {
     pub async fn ensure(&self, build: impl Fn(&mut Definitions)) -> Result<Vec<String>> {
         let mut definitions = Definitions::default();
         build(&mut definitions);
-        let wanted = definitions.into_list();
+        self.ensure_list(&definitions.into_list()).await
+    }
+
+    pub(crate) async fn ensure_list(&self, wanted: &[Definition]) -> Result<Vec<String>> {
         loop {
             let redefined = self.store.activity().register_definitions();
             let catalog = self.catalog();
-            let rest = missing(&catalog, &wanted)?;
+            let rest = missing(&catalog, wanted)?;
             if rest.is_empty() {
                 return Ok(Vec::new());
             }

@@ -1,9 +1,11 @@
 //! Definitions by builder: the definition language without its text.
 
 mod missing;
+mod plan;
 mod work;
 
 pub(crate) use missing::missing;
+pub use plan::{DefinitionChange, DefinitionChangeKind};
 pub use work::{WorkQueueDefinition, WorkScheduleDefinition};
 
 pub use crate::protocol::definition::{
@@ -305,6 +307,11 @@ impl QueueDefinition<'_> {
     /// `STATUS = ON | OFF`: whether the queue accepts and delivers messages.
     pub fn status(self, on: bool) -> Self {
         self.set(|options| options.status = Some(on))
+    }
+
+    /// `REASON = '...'`, ours: why the queue is turned off; only beside `status(false)`.
+    pub fn reason(self, reason: impl Into<String>) -> Self {
+        self.set(|options| options.reason = Some(reason.into()))
     }
 
     /// `RETENTION = ON | OFF`: whether rows are kept until their conversation ends.

@@ -10,8 +10,8 @@ mod priority;
 mod timetable;
 
 pub use objects::{
-    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
-    WorkSchedule, XmlSchemaCollection,
+    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, OffBy, Priority, Queue, QueueOff,
+    Service, WorkQueue, WorkSchedule, XmlSchemaCollection,
 };
 pub(crate) use objects::{fold_name, same_name};
 pub use timetable::{Firing, Timetable};

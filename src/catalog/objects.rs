@@ -8,6 +8,7 @@ use crate::protocol::definition::{
 use crate::protocol::system::FIRST_USER_ID;
 use crate::protocol::{Body, MessageValidation};
 use crate::time::Timestamp;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -112,6 +113,57 @@ pub struct Queue {
     pub retry: Option<RetryPolicy>,
     /// How readers are launched.
     pub activation: Option<Activation>,
+    /// Why its STATUS is OFF; `None` while it is ON, and if an earlier version turned it off.
+    pub off: Option<QueueOff>,
+}
+
+impl Catalog {
+    /// Gives the queues that a statement has just turned off their moment.
+    pub(crate) fn date_queues(&mut self, now: Timestamp) {
+        let is_undated = |queue: &&mut Arc<Queue>| queue.off.as_ref().is_some_and(|off| off.since.is_none());
+        for queue in self.queues.values_mut().filter(is_undated) {
+            if let Some(off) = &mut Arc::make_mut(queue).off {
+                off.since = Some(now);
+            }
+        }
+    }
+}
+
+/// Why a queue is off, and since when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueOff {
+    /// When it was turned off; `None` until the statement that does it commits.
+    pub since: Option<Timestamp>,
+    /// What turned it off.
+    pub by: OffBy,
+    /// The REASON of the statement.
+    pub reason: Option<Arc<str>>,
+}
+
+/// What turned a queue off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OffBy {
+    /// A definition: CREATE QUEUE or ALTER QUEUE.
+    Statement,
+    /// Poison message handling: five rollbacks in a row.
+    Poison,
+}
+
+impl OffBy {
+    /// The word that the tables hold.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Statement => "statement",
+            Self::Poison => "poison",
+        }
+    }
+
+    /// The reverse of [`OffBy::word`].
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Statement, Self::Poison].into_iter().find(|by| by.word() == word)
+    }
 }
 
 impl Queue {

@@ -4,7 +4,8 @@ use super::failure::Failure;
 use super::globals::Globals;
 use super::output::{Output, printable, printable_name};
 use clap::Args;
-use dialoq::{Error, Position};
+use dialoq::define::{DefinitionChange, DefinitionChangeKind};
+use dialoq::{Broker, Error, Position};
 use serde_json::json;
 use std::io::Read;
 
@@ -13,15 +14,27 @@ use std::io::Read;
 /// The file holds CREATE, ALTER and DROP statements for message types, contracts, queues, services, broker priorities,
 /// XML schema collections and event notifications, with GO between batches if you like. All of them are applied, or
 /// none: an error names its line and column, and nothing has changed. The database is made if it does not exist.
+///
+/// With --ensure, only what is missing is made: run twice, it changes nothing the second time. An object that exists but differs
+/// is an error, and so is a statement other than CREATE. With --dry-run, what would change is printed as a diff, and nothing
+/// is changed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq apply shop.sql
+  dialoq apply shop.sql --ensure                 at every start or deployment
+  dialoq apply shop.sql --ensure --dry-run       what would that change?
   echo 'ALTER QUEUE orders WITH STATUS = OFF' | dialoq apply -
   dialoq --db sqlite:old.db dump | dialoq --db sqlite:new.db apply -")]
 pub(super) struct Apply {
     /// The file with the statements, in UTF-8; - is standard input.
     file: String,
+    /// Make what is missing; change nothing else.
+    #[arg(long)]
+    ensure: bool,
+    /// Print what would change; change nothing.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Apply {
@@ -30,19 +43,63 @@ impl Apply {
         let script = tokio::task::spawn_blocking(move || read_script(&file))
             .await
             .map_err(|error| Failure::input(error.to_string()))??;
-        let broker = globals.open_or_create().await?;
-        let applied = broker.execute(&script).await;
+        let broker = match self.dry_run {
+            true => globals.open().await?,
+            false => globals.open_or_create().await?,
+        };
+        let done = self.apply(&broker, &script).await;
         broker.close().await?;
-        let warnings = applied.map_err(|error| self.located(error, &script))?;
+        let (changes, warnings) = done.map_err(|error| self.located(error, &script))?;
         for warning in &warnings {
             if !output.json {
                 output.note(&format!("warning: {}", printable(warning)));
             }
         }
         match output.json {
-            true => output.json(&json!({ "applied": self.file, "warnings": warnings })),
-            false => output.text(&format!("applied {}", printable_name(self.name()))),
+            true => output.json(&json!({
+                if self.dry_run { "would_apply" } else { "applied" }: self.file, "changes": changes, "warnings": warnings,
+            })),
+            false => output.text(&self.report(&changes)),
         }
+    }
+
+    /// Applies the script, or tries it; gives what it changes, and the warnings.
+    async fn apply(&self, broker: &Broker, script: &str) -> dialoq::Result<(Vec<DefinitionChange>, Vec<String>)> {
+        // The store may refuse a script that the definitions allow, and allow none that they refuse but for this race: another
+        // process has changed them meanwhile. Then the list of changes is that of before.
+        let changes = match self.ensure {
+            true => broker.preview_ensure(script)?,
+            false if self.dry_run => broker.preview(script)?,
+            false => broker.preview(script).unwrap_or_default(),
+        };
+        let warnings = match (self.dry_run, self.ensure) {
+            (true, _) => Vec::new(),
+            (false, true) => broker.ensure_script(script).await?,
+            (false, false) => broker.execute(script).await?,
+        };
+        Ok((changes, warnings))
+    }
+
+    fn report(&self, changes: &[DefinitionChange]) -> String {
+        let name = printable_name(self.name());
+        if self.dry_run {
+            let diff: Vec<String> = changes.iter().map(|change| printable(&change.to_string()).into_owned()).collect();
+            return match changes.is_empty() {
+                true => format!("{name} would change nothing"),
+                false => diff.join("\n"),
+            };
+        }
+        let mut text = String::new();
+        for change in changes {
+            let done = match change.kind {
+                DefinitionChangeKind::Created => "created",
+                DefinitionChangeKind::Altered => "altered",
+                DefinitionChangeKind::Dropped => "dropped",
+            };
+            text.push_str(&format!("{done} {}\n", printable_name(&change.object)));
+        }
+        let nothing = if changes.is_empty() { "; nothing has changed" } else { "" };
+        format!("{text}applied {name}{nothing}")
     }
 
     fn name(&self) -> &str {

@@ -1,27 +1,44 @@
 //! `dialoq end`
 
+use super::confirm::confirm;
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle};
+use super::many::{Filter, preview};
 use super::output::Output;
 use clap::Args;
-use dialoq::{Act, ConversationHandle};
+use dialoq::protocol::EndForm;
+use dialoq::{Act, Broker, ConversationHandle};
 use serde_json::json;
 
-/// End this side of a conversation.
+/// End this side of a conversation, or many sides by a filter.
 ///
 /// The peer gets EndDialog after everything sent before. With --error it gets an Error at once instead, and what still
 /// waits to be transmitted is dropped. With --cleanup this side is erased with all its messages, without a
 /// message to the peer: for conversations whose other side is gone for good.
+///
+/// With --all, the sides that the filter chooses are ended, one commit each, after a preview and a question on a terminal;
+/// elsewhere without --yes the preview is printed, nothing changes, and the exit code is 6. A side whose group another session
+/// holds for more than five seconds is left alone.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq end 01890a5d-ac96-774b-bcce-b302099a8057
   dialoq end 01890a5d-ac96-774b-bcce-b302099a8057 --error 42 --description 'out of stock'
-  dialoq end 01890a5d-ac96-774b-bcce-b302099a8057 --cleanup")]
+  dialoq end 01890a5d-ac96-774b-bcce-b302099a8057 --cleanup
+  dialoq end --all --service //shop/Checkout --state ER                       how many?
+  dialoq end --all --queue orders --older-than 7d --error 1 --description 'too old' --yes")]
 pub(super) struct End {
     /// The handle of this side's endpoint.
-    #[arg(value_parser = parse_handle)]
-    handle: ConversationHandle,
+    #[arg(value_parser = parse_handle, required_unless_present = "all", conflicts_with = "all")]
+    handle: Option<ConversationHandle>,
+    /// All sides that the filter chooses.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    filter: Filter,
+    /// End many without a question.
+    #[arg(long, requires = "all")]
+    yes: bool,
     /// END CONVERSATION ... WITH ERROR: a number above zero.
     #[arg(
         long,
@@ -41,17 +58,55 @@ pub(super) struct End {
 
 impl End {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        if self.all == self.filter.is_empty() {
+            let why = match self.all {
+                true => {
+                    "--all without a filter would end every conversation; give --queue, --service, --state, --contract or --older-than"
+                }
+                false => "a filter chooses many conversations; give --all with it",
+            };
+            return Err(Failure::input(why));
+        }
         let broker = globals.open().await?;
-        let ended = match (&self.error, &self.description) {
-            (Some(code), Some(text)) => broker.end_with_error(self.handle, *code, text.as_str()).await,
-            _ if self.cleanup => broker.end_with_cleanup(self.handle).await,
-            _ => broker.end(self.handle).await,
+        let done = match self.handle {
+            Some(handle) => self.end_one(&broker, handle, output).await,
+            None => self.end_all(&broker, output).await,
         };
         broker.close().await?;
-        let state = ended?;
+        done
+    }
+
+    async fn end_one(&self, broker: &Broker, handle: ConversationHandle, output: &Output) -> Result<(), Failure> {
+        let state = match self.form() {
+            EndForm::WithError { code, description } => broker.end_with_error(handle, code, description).await?,
+            EndForm::Cleanup => broker.end_with_cleanup(handle).await?,
+            EndForm::Plain => broker.end(handle).await?,
+        };
         match output.json {
-            true => output.json(&json!({ "conversation_handle": self.handle, "state_before": state.code() })),
-            false => output.text(&format!("ended conversation {}, which was {state}", self.handle)),
+            true => output.json(&json!({ "conversation_handle": handle, "state_before": state.code() })),
+            false => output.text(&format!("ended conversation {handle}, which was {state}")),
+        }
+    }
+
+    async fn end_all(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+        let filter = self.filter.of(broker, None)?;
+        let number = preview(broker, &filter, "end", output).await?;
+        confirm(self.yes, &format!("end {number} conversations?"), output).await?;
+        let changed = broker.end_conversations(&filter, self.form()).await?;
+        match output.json {
+            true => output.json(&changed),
+            false => output.text(&format!(
+                "{} ended, {} gone, {} held by other sessions",
+                changed.changed, changed.gone, changed.held
+            )),
+        }
+    }
+
+    fn form(&self) -> EndForm {
+        match (&self.error, &self.description) {
+            (Some(code), Some(text)) => EndForm::WithError { code: *code, description: text.clone() },
+            _ if self.cleanup => EndForm::Cleanup,
+            _ => EndForm::Plain,
         }
     }
 }

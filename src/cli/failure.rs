@@ -21,6 +21,8 @@ pub(super) enum Failure {
     Nothing(String),
     /// Stopped by ctrl-C, with what was done until then.
     Interrupted(String),
+    /// What was printed is the answer; its exit code says more, and perhaps a sentence.
+    Reported { code: u8, text: Option<String> },
     /// The reader of the output has gone: `dialoq ... | head`.
     BrokenPipe,
 }
@@ -29,6 +31,11 @@ impl Failure {
     /// Input that is not usable.
     pub(super) fn input(message: impl Into<String>) -> Self {
         Self::Refused(Error::new(Code::BAD_INPUT, message))
+    }
+
+    /// A name that does not exist.
+    pub(super) fn unknown(what: &str, name: &str) -> Self {
+        Self::Refused(Error::object_not_found(what, name))
     }
 
     /// A file that cannot be read or written.
@@ -60,6 +67,12 @@ impl Failure {
                     &if output.json { json!({ "interrupted": text }).to_string() } else { text.clone() },
                 );
                 ExitCode::from(130)
+            }
+            Self::Reported { code, text } => {
+                if let Some(text) = text.as_ref().filter(|_| !output.json) {
+                    self.print(output, text);
+                }
+                ExitCode::from(*code)
             }
             Self::BrokenPipe => ExitCode::SUCCESS,
         }

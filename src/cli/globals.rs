@@ -3,9 +3,11 @@
 use super::failure::Failure;
 use super::output::Output;
 use clap::Args;
+use dialoq::catalog::Catalog;
 use dialoq::internals::jsonl;
 use dialoq::{Broker, ConversationHandle, GroupId, OpenOptions};
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Options of every command.
@@ -28,6 +30,9 @@ pub(super) struct Globals {
     /// Print JSON for programs instead of tables for people; errors too.
     #[arg(long, global = true, help_heading = "Global options")]
     pub(super) json: bool,
+    /// The definitions of the broker that was opened, for the names in them; a broker that is closed has none.
+    #[arg(skip)]
+    pub(super) opened: OnceLock<Arc<Catalog>>,
 }
 
 /// The URL may hold a password.
@@ -48,12 +53,20 @@ impl Globals {
         self.open_with(true).await
     }
 
+    /// Opens the broker for reading, also while another process owns the file.
+    pub(super) async fn open_read_only(&self) -> Result<Broker, Failure> {
+        let broker = Broker::open_read_only(&self.db).await?;
+        let _ = self.opened.set(broker.catalog());
+        Ok(broker)
+    }
+
     async fn open_with(&self, create: bool) -> Result<Broker, Failure> {
         let options = OpenOptions::new().create(create);
         let broker = Broker::open_with(&self.db, options).await?;
         for repair in broker.repairs() {
             Output::new(self.json).warning(&format!("the database was repaired: {repair}"));
         }
+        let _ = self.opened.set(broker.catalog());
         Ok(broker)
     }
 }

@@ -6,17 +6,30 @@
 mod activate;
 mod apply;
 mod bench;
+mod confirm;
+mod doctor;
 mod dump;
 mod end;
+mod explain;
 mod failure;
 mod globals;
 mod install;
 mod interrupt;
 mod lab;
+mod many;
+mod move_to;
 mod output;
+mod pause;
+mod peek;
+mod purge;
 mod receive;
+mod release;
+mod reprioritise;
 mod send;
+mod show;
 mod status;
+mod suggest;
+mod timer;
 mod work;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -50,12 +63,16 @@ Examples:
   dialoq activate orders --exec ./worker --max-queue-readers 4
   dialoq work push emails '{\"to\":\"ann@example.org\"}'
   dialoq status --watch
+  dialoq explain orders
 
 Exit codes:
   0    done
   1    refused or failed; standard error says why
   2    the command line was not understood
-  3    receive: no message came in time
+  3    receive, peek, purge and others: there is none (in time); doctor: there is a finding
+  4    send: committed, but the broker has refused messages; the output says which and why
+  5    send: committed, but messages wait for what looks like a mistake, such as a service that does not exist
+  6    a change of many was previewed and not confirmed
   130  interrupted by ctrl-C: what was reported is done, nothing else is
 
 Environment:
@@ -72,6 +89,17 @@ enum Command {
     End(end::End),
     Activate(activate::Activate),
     Status(status::Status),
+    Peek(peek::Peek),
+    Show(show::Show),
+    Explain(explain::Explain),
+    Doctor(doctor::Doctor),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
+    Release(release::Release),
+    Reprioritise(reprioritise::Reprioritise),
+    Timer(timer::Timer),
+    Move(move_to::Move),
+    Purge(purge::Purge),
     Work(work::Work),
     Install(install::Install),
     Uninstall(install::Uninstall),
@@ -122,7 +150,7 @@ pub(crate) fn main() -> ExitCode {
     interrupt::kill_programs();
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(&output),
+        Err(failure) => suggest::with_names(failure, &cli.globals).report(&output),
     }
 }
 
@@ -176,6 +204,17 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
             interrupt.unless_requested(command.run(globals, output)).await.map(|_| ())
         }
         Command::Status(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Peek(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Show(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Explain(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Doctor(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Pause(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Resume(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Release(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Reprioritise(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Timer(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Move(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Purge(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Install(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Uninstall(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Lab(command) => command.run(globals, output, &interrupt).await,

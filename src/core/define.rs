@@ -68,6 +68,8 @@ impl Core {
         effects: &mut Effects,
     ) {
         let before = self.catalog.clone();
+        let mut catalog = catalog;
+        Arc::make_mut(&mut catalog).date_queues(now);
         self.set_catalog(catalog);
         effects.catalog_changed = true;
         for applied in applied {

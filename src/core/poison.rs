@@ -5,7 +5,7 @@ use super::change::Change;
 use super::effects::{Arrival, Effects};
 use super::session::Session;
 use super::state::Core;
-use crate::catalog::Queue;
+use crate::catalog::{OffBy, Queue, QueueOff};
 use crate::error::{Code, Error};
 use crate::protocol::EndForm;
 use crate::protocol::definition::{AfterRetries, QueueEvent, RetryPolicy};
@@ -131,6 +131,7 @@ impl Core {
         let disabled = Arc::make_mut(queue);
         disabled.is_receive_enabled = false;
         disabled.is_enqueue_enabled = false;
+        disabled.off = Some(QueueOff { since: Some(now), by: OffBy::Poison, reason: None });
         effects.changes.push(Change::PutQueue(queue.clone()));
         effects.catalog_changed = true;
         self.set_catalog(Arc::new(catalog));

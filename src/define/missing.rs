@@ -1,5 +1,6 @@
 //! The definitions of a list that are still to be made, and those that contradict existing ones.
 
+use crate::catalog::ddl::render_definition;
 use crate::catalog::{Activation, Catalog, Priority, Queue, WorkQueue, WorkSchedule, same_name};
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{
@@ -13,8 +14,8 @@ use crate::protocol::definition::{
 /// 60001 an object of that name exists but differs, 60026 a definition is not a creation.
 pub(crate) fn missing(catalog: &Catalog, wanted: &[Definition]) -> Result<Vec<Definition>> {
     let mut rest = Vec::new();
-    for definition in wanted {
-        if !is_there(catalog, definition)? {
+    for (index, definition) in wanted.iter().enumerate() {
+        if !is_there(catalog, definition).map_err(|error| error.in_statement(index))? {
             rest.push(definition.clone());
         }
     }
@@ -86,7 +87,10 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
         },
         other => Err(Error::new(
             Code::UNSUPPORTED,
-            format!("ensure only creates what is missing; {other:?} changes what is there: use define for it"),
+            format!(
+                "ensure only creates what is missing; '{}' changes what is there: use define for it, or apply without --ensure",
+                render_definition(other)
+            ),
         )),
     }
 }

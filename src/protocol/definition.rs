@@ -249,6 +249,8 @@ pub struct QueueOptions {
     pub retry: Option<RetryChange>,
     /// `ACTIVATION ( ... )`.
     pub activation: Option<ActivationChange>,
+    /// `REASON = '...'`, ours: why a queue is turned off, at most 1000 characters; only beside `STATUS = OFF`.
+    pub reason: Option<String>,
 }
 
 /// An `ACTIVATION` clause.

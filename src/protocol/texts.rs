@@ -113,18 +113,21 @@ fn definition(definition: &Definition) -> Result<()> {
         }
         Definition::AlterMessageType { validation, .. } => validated(validation),
         Definition::CreateContract { owner, .. } | Definition::CreateService { owner, .. } => owned(owner),
-        Definition::CreateQueue { options, .. } | Definition::AlterQueue { options, .. } => match &options.activation {
-            Some(ActivationChange::Set(settings)) => {
-                if let Some(procedure) = &settings.procedure_name {
-                    name("procedure", procedure)?;
+        Definition::CreateQueue { options, .. } | Definition::AlterQueue { options, .. } => {
+            options.reason.as_deref().map_or(Ok(()), |reason| text("the REASON of a queue", reason))?;
+            match &options.activation {
+                Some(ActivationChange::Set(settings)) => {
+                    if let Some(procedure) = &settings.procedure_name {
+                        name("procedure", procedure)?;
+                    }
+                    match &settings.execute_as {
+                        Some(ExecuteAs::User(user)) => name("user", user),
+                        _ => Ok(()),
+                    }
                 }
-                match &settings.execute_as {
-                    Some(ExecuteAs::User(user)) => name("user", user),
-                    _ => Ok(()),
-                }
+                _ => Ok(()),
             }
-            _ => Ok(()),
-        },
+        }
         Definition::CreateXmlSchemaCollection { schemas, .. } => text("the XML schema collection", schemas),
         Definition::CreateWorkSchedule { options, .. } | Definition::AlterWorkSchedule { options, .. } => {
             let WorkScheduleOptions { cron, time_zone, job_type, job_key, body, .. } = options;

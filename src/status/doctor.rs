@@ -1,6 +1,7 @@
 //! The faults of a running broker: findings with advice.
 
 use crate::broker::Broker;
+use crate::catalog::OffBy;
 use crate::error::Result;
 use crate::store::SqlRow;
 use crate::time::Timestamp;
@@ -86,10 +87,37 @@ impl Broker {
                 false => self.query(text, ()).await?,
             };
             for row in &rows.rows {
-                findings.push(finding(kind, row, now)?);
+                let mut finding = finding(kind, row, now)?;
+                if kind == FindingKind::DisabledQueue {
+                    self.name_cause(&mut finding);
+                }
+                findings.push(finding);
             }
         }
         Ok(findings)
+    }
+
+    /// Adds why the queue of a finding is off, as far as that is stored.
+    fn name_cause(&self, finding: &mut Finding) {
+        let catalog = self.catalog();
+        let Some(off) = catalog.queue(&finding.subject).and_then(|queue| queue.off.as_ref()) else { return };
+        let since = off.since.map_or_else(String::new, |since| format!(" since {since}"));
+        let subject = &finding.subject;
+        let (by, advice) = match off.by {
+            OffBy::Poison => (
+                "by poison handling, after five rollbacks in a row".to_owned(),
+                format!("find out why they happened, then ALTER QUEUE [{subject}] WITH STATUS = ON"),
+            ),
+            OffBy::Statement => (
+                match &off.reason {
+                    Some(reason) => format!("by a statement, because: {reason}"),
+                    None => "by a statement that gave no reason".to_owned(),
+                },
+                format!("when the reason is gone, ALTER QUEUE [{subject}] WITH STATUS = ON"),
+            ),
+        };
+        finding.what = format!("{}; it is off{since} {by}", finding.what);
+        finding.advice = advice;
     }
 }
 

@@ -17,9 +17,27 @@
 //! # Ok(()) }
 //! ```
 
+mod change;
+mod conversation;
+mod delivery;
 mod doctor;
+mod explain;
+mod names;
+mod pause;
+mod peek;
+mod read;
 
+pub use crate::catalog::OffBy;
+pub use change::{Changed, MOST_CONVERSATIONS, Purged};
+pub use conversation::{Conversation, ConversationFilter, ConversationSide, ConversationSideDetails};
+pub use delivery::{Delivery, DeliveryOutcome, SentOn};
 pub use doctor::{Finding, FindingKind, PATIENCE};
+pub use explain::{Explanation, Reason, ReasonKind, SubjectKind};
+pub use names::NameKind;
+pub use peek::{
+    MOST_MESSAGES, MessageFilter, MessageState, Peek, PeekedBody, PeekedError, PeekedMessage, SHOWN_BODY_BYTES,
+    WaitingMessage,
+};
 
 use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
@@ -75,8 +93,23 @@ pub struct QueueStatus {
     pub sessions_waiting: Option<u64>,
     /// The operating system's id of a process that activates this queue, the highest of several.
     pub process_id: Option<i64>,
+    /// Why the queue is off, and since when; `None` while it is on, and if an earlier version of Dialoq turned it off.
+    pub off: Option<QueueOff>,
     /// The waiting messages by level, highest first; a level without messages is left out.
     pub levels: Vec<LevelStatus>,
+}
+
+/// Why a queue is off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct QueueOff {
+    /// Since when. Serializes as UTC text with milliseconds.
+    #[serde(serialize_with = "as_text")]
+    pub since: Timestamp,
+    /// What turned it off: a statement of a person or a program, or poison handling.
+    pub by: OffBy,
+    /// The reason that the statement gave: `REASON = '...'`.
+    pub reason: Option<String>,
 }
 
 /// The waiting messages of a queue at one level.
@@ -175,8 +208,16 @@ fn queue(row: &SqlRow, levels: Vec<LevelStatus>) -> Result<QueueStatus> {
         readers_running: count_or_none(row, "readers_running")?,
         sessions_waiting: count_or_none(row, "sessions_waiting")?,
         process_id: row.get("process_id")?,
+        off: off(row)?,
         levels,
     })
+}
+
+fn off(row: &SqlRow) -> Result<Option<QueueOff>> {
+    let (since, by) = (row.get::<Option<i64>>("off_since")?, row.get::<Option<String>>("off_by")?);
+    let (Some(since), Some(by)) = (since, by) else { return Ok(None) };
+    let by = OffBy::from_word(by.trim_end()).ok_or_else(|| damaged(&format!("'{by}' turns no queue off")))?;
+    Ok(Some(QueueOff { since: Timestamp(since), by, reason: row.get("off_reason")? }))
 }
 
 fn level(row: &SqlRow, at: Timestamp) -> Result<LevelStatus> {
@@ -246,4 +287,11 @@ fn damaged(what: &str) -> Error {
 
 fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(at)
+}
+
+fn as_maybe_text<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match at {
+        Some(at) => serializer.collect_str(at),
+        None => serializer.serialize_none(),
+    }
 }

@@ -32,7 +32,7 @@ pub use options::{AccessToken, Gathering, OpenOptions};
 pub use reader_slot::ReaderSlot;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
 pub(crate) use texts::store_texts;
-pub use texts::{DoctorTexts, StatusTexts, StoreTexts, WorkTexts};
+pub use texts::{DoctorTexts, InspectTexts, StatusTexts, StoreTexts, WorkTexts};
 
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};

@@ -9,6 +9,23 @@ pub struct StoreTexts {
     pub doctor: DoctorTexts,
     /// The queries of work queues.
     pub work: WorkTexts,
+    /// The queries that look at single conversations and messages.
+    pub inspect: InspectTexts,
+}
+
+/// `inspect/*.sql`
+#[derive(Debug, Clone, Copy)]
+pub struct InspectTexts {
+    /// Both sides of conversations that were sent on.
+    pub deliveries: &'static str,
+    /// The bodies of Error messages.
+    pub errors: &'static str,
+    /// Messages in queues.
+    pub messages: &'static str,
+    /// Messages in the transmission queue.
+    pub undelivered: &'static str,
+    /// Sides of conversations.
+    pub endpoints: &'static str,
 }
 
 /// `work/*.sql`
@@ -61,7 +78,7 @@ pub struct DoctorTexts {
 /// The texts below `sql/<dialect>/status` and `sql/<dialect>/doctor`.
 macro_rules! store_texts {
     ($dialect:ident) => {{
-        use crate::sql::$dialect::{doctor, status, work};
+        use crate::sql::$dialect::{doctor, inspect, status, work};
         $crate::store::StoreTexts {
             status: $crate::store::StatusTexts {
                 broker: status::BROKER,
@@ -84,6 +101,13 @@ macro_rules! store_texts {
                 finished: work::FINISHED,
                 statistics: work::STATISTICS,
                 schedules: work::SCHEDULES,
+            },
+            inspect: $crate::store::InspectTexts {
+                deliveries: inspect::DELIVERIES,
+                errors: inspect::ERRORS,
+                messages: inspect::MESSAGES,
+                undelivered: inspect::UNDELIVERED,
+                endpoints: inspect::ENDPOINTS,
             },
         }
     }};

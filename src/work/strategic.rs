@@ -194,6 +194,7 @@ fn as_queues(catalog: &Catalog) -> Catalog {
             is_poison_quarantine_enabled: false,
             retry: None,
             activation: None,
+            off: None,
         };
         queues.queues.insert(named.id, Arc::new(named));
     }

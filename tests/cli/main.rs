@@ -9,6 +9,7 @@ mod hostile;
 mod install;
 mod measure;
 mod names;
+mod operate;
 mod receive;
 mod schedules;
 mod secrets;

@@ -184,7 +184,7 @@ fn an_error_of_the_other_side_is_readable() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok_with(&["apply", "-"], b"ALTER MESSAGE TYPE [//shop/PlaceOrder] VALIDATION = JSON");
-    shop.order(&["no json"]);
+    shop.fails(4, &[SEND_ORDER, &["no json"]].concat());
     let printed = shop.ok(&["receive", "checkout"]);
     assert!(printed.contains(" Error ") && printed.contains("-8430: ") && printed.contains("not JSON"), "{printed}");
 }

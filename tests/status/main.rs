@@ -1,6 +1,7 @@
 //! `Broker::status` and `Broker::doctor`, on every store.
 
 mod doctor;
+mod looked;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod shown;
@@ -39,7 +40,15 @@ tests! {
     shown::endpoints_are_counted_by_state,
     shown::undelivered_messages_have_a_reason,
     shown::a_disabled_queue_and_its_activation_are_shown,
+    shown::a_queue_says_since_when_and_why_it_is_off,
     shown::another_process_reads_the_same,
+    looked::deliveries_say_what_became_of_messages,
+    looked::a_queue_is_peeked_at_without_receiving,
+    looked::a_conversation_is_shown_from_both_sides,
+    looked::what_does_not_move_is_explained,
+    looked::a_purge_drops_messages_and_keeps_conversations,
+    looked::many_conversations_are_ended_and_changed_by_a_filter,
+    looked::a_script_is_ensured_twice_and_previewed,
     shown::json_has_the_documented_names,
 }
 

@@ -2,9 +2,9 @@
 
 use crate::servers::Store;
 use crate::{HOUR, Patient, broker, dialog};
-use dialoq::status::QueueStatus;
+use dialoq::status::{OffBy, QueueStatus};
 use dialoq::testing::START;
-use dialoq::{Act, Broker};
+use dialoq::{Act, Broker, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -92,6 +92,51 @@ pub(crate) async fn a_disabled_queue_and_its_activation_are_shown(store: Store) 
     assert!(work.is_activation_enabled, "{work:?}");
     assert_eq!((work.activation_procedure.as_deref(), work.max_queue_readers), (Some("serve"), Some(3)));
     assert_eq!((work.readers_running, work.sessions_waiting, work.process_id), (None, None, None));
+}
+
+pub(crate) async fn a_queue_says_since_when_and_why_it_is_off(store: Store) {
+    let broker = broker(store).await;
+    assert_eq!(queue(&broker, "work").await.off, None);
+    broker.advance(HOUR);
+    broker.execute("ALTER QUEUE work WITH STATUS = OFF, REASON = 'the printer''s maintenance'").await.unwrap();
+    let off = queue(&broker, "work").await.off.expect("why it is off");
+    let since = Timestamp(START.0 + 3_600_000_000);
+    assert_eq!(
+        (off.since, off.by, off.reason.as_deref()),
+        (since, OffBy::Statement, Some("the printer's maintenance"))
+    );
+    let json = serde_json::to_value(&off).unwrap();
+    assert_eq!((&json["since"], &json["by"]), (&"2026-01-01T01:00:00.000Z".into(), &"statement".into()));
+
+    // Off again without a reason changes nothing; another reason leaves the moment.
+    broker.advance(HOUR);
+    broker.execute("ALTER QUEUE work WITH STATUS = OFF").await.unwrap();
+    assert_eq!(queue(&broker, "work").await.off.as_ref(), Some(&off));
+    broker
+        .execute("ALTER QUEUE work WITH STATUS = OFF, REASON = 'other'; ALTER QUEUE work WITH RETENTION = ON")
+        .await
+        .unwrap();
+    let changed = queue(&broker, "work").await.off.expect("why it is off");
+    assert_eq!((changed.since, changed.reason.as_deref()), (since, Some("other")));
+    assert!(broker.dump().contains("REASON = 'other'"), "{}", broker.dump());
+    let finding = &broker.doctor().await.unwrap()[0];
+    assert!(finding.what.contains("since 2026-01-01T01:00:00.000Z by a statement, because: other"), "{finding}");
+
+    broker.execute("ALTER QUEUE work WITH STATUS = ON").await.unwrap();
+    assert_eq!(queue(&broker, "work").await.off, None);
+    let refused = broker.execute("ALTER QUEUE work WITH REASON = 'no status'").await.unwrap_err();
+    assert_eq!(refused.code().0, 60004, "{refused}");
+    let long = format!("ALTER QUEUE work WITH STATUS = OFF, REASON = '{}'", "x".repeat(1001));
+    assert_eq!(broker.execute(&long).await.unwrap_err().code().0, 60005);
+
+    dialog(&broker).await;
+    for _ in 0..5 {
+        let tx = broker.begin().await.unwrap();
+        assert!(tx.receive("work").await.unwrap().is_some());
+        tx.rollback().await.unwrap();
+    }
+    let off = queue(&broker, "work").await.off.expect("why it is off");
+    assert_eq!((off.since.0, off.by, off.reason), (START.0 + 7_200_000_000, OffBy::Poison, None));
 }
 
 /// The broker of the test is open meanwhile, and on SQLite owns the file.

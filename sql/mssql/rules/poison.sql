@@ -90,7 +90,8 @@ BEGIN
     END
     IF @is_locked = 0 RETURN;
     EXEC dialoq.forget_rollbacks @queue_id;
-    UPDATE dialoq.service_queue SET is_receive_enabled = 0, is_enqueue_enabled = 0
+    UPDATE dialoq.service_queue SET is_receive_enabled = 0, is_enqueue_enabled = 0,
+        off_since = dialoq.current_time_utc(), off_by = N'poison', off_reason = NULL
     WHERE queue_id = @queue_id AND is_receive_enabled = 1;
     IF @@ROWCOUNT = 0 RETURN;
     UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;

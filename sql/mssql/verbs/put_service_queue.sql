@@ -9,7 +9,8 @@ CREATE PROCEDURE dialoq.put_service_queue
     @is_retention_enabled bit, @is_poison_message_handling_enabled bit, @is_poison_quarantine_enabled bit,
     @is_activation_enabled bit, @activation_procedure nvarchar(1024), @max_queue_readers int,
     @execute_as nvarchar(256), @execute_as_user nvarchar(256), @retry_max_attempts int, @retry_delay_ms bigint,
-    @retry_factor_percent bigint, @retry_max_delay_ms bigint, @retry_jitter_percent bigint, @retry_then nvarchar(16)
+    @retry_factor_percent bigint, @retry_max_delay_ms bigint, @retry_jitter_percent bigint, @retry_then nvarchar(16),
+    @off_since datetime2(6), @off_by nvarchar(20), @off_reason nvarchar(2000)
 AS
 BEGIN
     -- <definition>
@@ -22,19 +23,21 @@ BEGIN
         activation_procedure = @activation_procedure, max_queue_readers = @max_queue_readers,
         execute_as = @execute_as, execute_as_user = @execute_as_user, retry_max_attempts = @retry_max_attempts,
         retry_delay_ms = @retry_delay_ms, retry_factor_percent = @retry_factor_percent,
-        retry_max_delay_ms = @retry_max_delay_ms, retry_jitter_percent = @retry_jitter_percent, retry_then = @retry_then
+        retry_max_delay_ms = @retry_max_delay_ms, retry_jitter_percent = @retry_jitter_percent, retry_then = @retry_then,
+        off_since = @off_since, off_by = @off_by, off_reason = @off_reason
     WHERE queue_id = @queue_id;
     IF @@ROWCOUNT = 0
         INSERT INTO dialoq.service_queue (
             queue_id, name, folded_name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled,
             is_poison_message_handling_enabled, is_poison_quarantine_enabled, is_activation_enabled,
             activation_procedure, max_queue_readers, execute_as, execute_as_user, retry_max_attempts, retry_delay_ms,
-            retry_factor_percent, retry_max_delay_ms, retry_jitter_percent, retry_then
+            retry_factor_percent, retry_max_delay_ms, retry_jitter_percent, retry_then, off_since, off_by, off_reason
         ) VALUES (
             @queue_id, @name, @folded_name, @is_receive_enabled, @is_enqueue_enabled, @is_retention_enabled,
             @is_poison_message_handling_enabled, @is_poison_quarantine_enabled, @is_activation_enabled,
             @activation_procedure, @max_queue_readers, @execute_as, @execute_as_user, @retry_max_attempts, @retry_delay_ms,
-            @retry_factor_percent, @retry_max_delay_ms, @retry_jitter_percent, @retry_then
+            @retry_factor_percent, @retry_max_delay_ms, @retry_jitter_percent, @retry_then, @off_since,
+            @off_by, @off_reason
         );
     -- </definition>
 END

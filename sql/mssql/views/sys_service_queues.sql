@@ -7,6 +7,7 @@ SELECT
     COALESCE(is_activation_enabled, CAST(0 AS bit)) AS is_activation_enabled,
     is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_poison_message_handling_enabled,
     is_poison_quarantine_enabled, retry_max_attempts, retry_delay_ms, retry_factor_percent,
-    retry_max_delay_ms, retry_jitter_percent, retry_then
+    retry_max_delay_ms, retry_jitter_percent, retry_then,
+    off_since, off_by, off_reason
 FROM dialoq.service_queue;
 GO

@@ -213,7 +213,8 @@ BEGIN
         END IF;
     END LOOP;
     PERFORM dialoq.forget_rollbacks(p_queue_id);
-    UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
+    UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false,
+        off_since = dialoq.current_time_utc(), off_by = 'poison', off_reason = NULL
     WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;
     IF NOT FOUND THEN
         RETURN '';

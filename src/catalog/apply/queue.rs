@@ -2,7 +2,7 @@
 
 use super::{Applied, Consequence, Touched, notification, take_object_id};
 use crate::catalog::name::{check_name, check_queue_name};
-use crate::catalog::objects::{Activation, Catalog, Queue};
+use crate::catalog::objects::{Activation, Catalog, OffBy, Queue, QueueOff};
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{
     ActivationChange, ActivationOptions, ExecuteAs, Pauses, QueueEvent, QueueOptions, RetryChange, RetryOptions,
@@ -14,6 +14,8 @@ const WHAT: &str = "queue";
 
 /// The highest limit of readers.
 const MOST_QUEUE_READERS: u16 = 32767;
+/// The longest REASON, in characters.
+const LONGEST_REASON: usize = 1000;
 
 pub(super) fn create(catalog: &mut Catalog, name: &str, options: &QueueOptions) -> Result<Applied> {
     check_queue_name(name)?;
@@ -21,6 +23,7 @@ pub(super) fn create(catalog: &mut Catalog, name: &str, options: &QueueOptions) 
         return Err(Error::duplicate_name(WHAT, name));
     }
     let is_enabled = options.status.unwrap_or(true);
+    let off = off(name, None, options)?;
     let activation = match &options.activation {
         None => None,
         Some(ActivationChange::Set(set)) => Some(activation(name, None, set, Statement::Create)?),
@@ -50,6 +53,7 @@ pub(super) fn create(catalog: &mut Catalog, name: &str, options: &QueueOptions) 
             }
         },
         activation,
+        off,
     };
     catalog.queues.insert(id, Arc::new(row));
     Ok(Applied { warnings: warning.into_iter().collect(), ..Applied::created(Touched::Queue(id)) })
@@ -78,6 +82,7 @@ pub(super) fn alter(catalog: &mut Catalog, name: &str, options: &QueueOptions) -
         }
     }
     let was_enabled = row.is_enabled();
+    row.off = off(name, Some(&row), options)?;
     if let Some(is_enabled) = options.status {
         row.is_receive_enabled = is_enabled;
         row.is_enqueue_enabled = is_enabled;
@@ -137,6 +142,33 @@ fn retry(queue: &str, current: RetryPolicy, set: &RetryOptions) -> Result<RetryP
             jitter_percent: checked("JITTER_PERCENT", set.jitter_percent, pauses.jitter_percent, 0, 100)?,
         },
         then: set.then.unwrap_or(current.then),
+    })
+}
+
+/// Why the queue is off after the statement. A queue that is off already keeps its moment, and its cause unless a new reason is
+/// given.
+fn off(name: &str, before: Option<&Queue>, options: &QueueOptions) -> Result<Option<QueueOff>> {
+    let reason = options.reason.as_deref();
+    if reason.is_some() && options.status != Some(false) {
+        return Err(Error::new(
+            Code::SYNTAX,
+            format!("REASON for queue '{name}' without STATUS = OFF; give both, or leave REASON out"),
+        ));
+    }
+    if let Some(length) = reason.map(|reason| reason.chars().count()).filter(|length| *length > LONGEST_REASON) {
+        let (what, found) = (format!("the REASON of queue '{name}'"), format!("{length} characters long"));
+        return Err(Error::out_of_range(&what, found, &format!("at most {LONGEST_REASON} characters")));
+    }
+    let was_off = before.filter(|queue| !queue.is_enabled());
+    Ok(match (options.status, was_off) {
+        (None, _) => was_off.and_then(|queue| queue.off.clone()),
+        (Some(true), _) => None,
+        (Some(false), Some(queue)) if reason.is_none() => queue.off.clone(),
+        (Some(false), was_off) => Some(QueueOff {
+            since: was_off.and_then(|queue| queue.off.as_ref()).and_then(|off| off.since),
+            by: OffBy::Statement,
+            reason: reason.map(Arc::from),
+        }),
     })
 }
 

@@ -69,6 +69,7 @@ fn create_queue(row: &Queue) -> Definition {
     // Settings at their defaults are left out, so that a plain queue reads plainly.
     let options = QueueOptions {
         status: (!row.is_receive_enabled).then_some(false),
+        reason: row.off.as_ref().and_then(|off| off.reason.as_deref()).map(str::to_owned),
         retention: row.is_retention_enabled.then_some(true),
         poison_message_handling: (!row.is_poison_message_handling_enabled).then_some(false),
         poison_quarantine: row.is_poison_quarantine_enabled.then_some(true),
@@ -290,7 +291,8 @@ fn schedule_options(options: &WorkScheduleOptions) -> String {
 }
 
 fn queue_options(options: &QueueOptions) -> String {
-    let QueueOptions { status, retention, poison_message_handling, poison_quarantine, retry, activation } = options;
+    let QueueOptions { status, retention, poison_message_handling, poison_quarantine, retry, activation, reason } =
+        options;
     let switch = |name: &str, value: &Option<bool>| value.map(|is_on| format!("{name} = {}", on_off(is_on)));
     let poison = [switch("STATUS", poison_message_handling), switch("QUARANTINE", poison_quarantine)];
     let poison = join(poison.into_iter().flatten());
@@ -326,7 +328,8 @@ fn queue_options(options: &QueueOptions) -> String {
             format!("RETRY ({})", join(parts.into_iter().flatten()))
         }
     });
-    let all = [switch("STATUS", status), switch("RETENTION", retention), activation, poison, retry];
+    let reason = reason.as_ref().map(|reason| format!("REASON = {}", text(reason)));
+    let all = [switch("STATUS", status), reason, switch("RETENTION", retention), activation, poison, retry];
     join(all.into_iter().flatten())
 }
 

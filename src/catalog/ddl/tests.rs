@@ -94,14 +94,15 @@ fn queue_options_in_any_order() {
             max_queue_readers: Some(5),
             execute_as: Some(ExecuteAs::SelfUser),
         })),
+        reason: Some("a deploy".into()),
     };
     for with in [
-        "STATUS = OFF, RETENTION = ON, ACTIVATION (STATUS = ON, PROCEDURE_NAME = dbo.work, MAX_QUEUE_READERS = 5, \
+        "STATUS = OFF, REASON = 'a deploy', RETENTION = ON, ACTIVATION (STATUS = ON, PROCEDURE_NAME = dbo.work, MAX_QUEUE_READERS = 5, \
          EXECUTE AS SELF), POISON_MESSAGE_HANDLING (STATUS = ON, QUARANTINE = ON), RETRY (MAX_ATTEMPTS = 8, DELAY_MS = 500, \
          FACTOR_PERCENT = 300, MAX_DELAY_MS = 60000, JITTER_PERCENT = 0, THEN = QUEUE_OFF)",
         "RETRY (THEN = QUEUE_OFF, JITTER_PERCENT = 0, MAX_DELAY_MS = 60000, FACTOR_PERCENT = 300, DELAY_MS = 500, \
          MAX_ATTEMPTS = 8), POISON_MESSAGE_HANDLING (QUARANTINE = ON, STATUS = ON), ACTIVATION (EXECUTE AS SELF, MAX_QUEUE_READERS = 5, \
-         PROCEDURE_NAME = db.dbo.[work], STATUS = ON), RETENTION = ON, STATUS = OFF",
+         PROCEDURE_NAME = db.dbo.[work], STATUS = ON), RETENTION = ON, REASON = 'a deploy', STATUS = OFF",
     ] {
         assert_eq!(queue_options(&format!("CREATE QUEUE q WITH {with} ON [DEFAULT];")), expected);
         assert_eq!(queue_options(&format!("ALTER QUEUE q WITH {with}")), expected);
@@ -411,10 +412,12 @@ fn any_activation() -> impl Strategy<Value = ActivationChange> {
 }
 
 fn any_queue_options() -> impl Strategy<Value = QueueOptions> {
-    let options = (any::<[Option<bool>; 4]>(), prop::option::of(any_retry()), prop::option::of(any_activation()));
-    options.prop_map(|(switches, retry, activation)| {
+    let reason = prop::option::of(any_name());
+    let options =
+        (any::<[Option<bool>; 4]>(), prop::option::of(any_retry()), prop::option::of(any_activation()), reason);
+    options.prop_map(|(switches, retry, activation, reason)| {
         let [status, retention, poison_message_handling, poison_quarantine] = switches;
-        QueueOptions { status, retention, poison_message_handling, poison_quarantine, retry, activation }
+        QueueOptions { status, retention, poison_message_handling, poison_quarantine, retry, activation, reason }
     })
 }
 

@@ -1,6 +1,7 @@
 //! Sending many messages in few commits.
 
 use super::lines::{Item, Place, Source};
+use super::outcome::Outcomes;
 use super::{Send, print_line, refused};
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
@@ -8,6 +9,7 @@ use crate::cli::output::Output;
 use dialoq::act::Dialog;
 use dialoq::internals::ErrorConstructors;
 use dialoq::internals::jsonl::SendLine;
+use dialoq::status::{Delivery, SentOn};
 use dialoq::{Act, Broker, Code, ConversationHandle, Error, Result, Tx};
 use indicatif::ProgressBar;
 use std::collections::{HashMap, HashSet};
@@ -38,6 +40,8 @@ pub(super) struct Sender<'a> {
     pub(super) begun_total: usize,
     /// How many messages were sent.
     pub(super) sent: u64,
+    /// What became of them.
+    pub(super) outcomes: Outcomes,
     places: HashMap<ConversationHandle, usize>,
     /// The dialog of all messages, once begun.
     dialog: Option<Dialog>,
@@ -64,6 +68,7 @@ impl<'a> Sender<'a> {
             begun: Vec::new(),
             begun_total: 0,
             sent: 0,
+            outcomes: Outcomes::default(),
             places: HashMap::new(),
             dialog: None,
             refused: 0,
@@ -145,7 +150,7 @@ impl<'a> Sender<'a> {
             return Err(Error::new(error.code(), message).caused_by(error).into());
         }
         let ends_all = ends_all && !done.is_empty();
-        self.record_results(done)?;
+        self.record_results(done).await?;
         if ends_all {
             self.begun.iter_mut().for_each(|begun| begun.is_ended = true);
         }
@@ -242,14 +247,21 @@ impl<'a> Sender<'a> {
         dialog.with_ids().await
     }
 
-    fn record_results(&mut self, done: Vec<Done>) -> Result<(), Failure> {
+    async fn record_results(&mut self, done: Vec<Done>) -> Result<(), Failure> {
+        // Dialogs of one message are looked at batch by batch; the others once, at the end.
+        let begun_here: Vec<SentOn> = match self.options.dialog_per_message {
+            true => done.iter().filter_map(|one| one.dialog).map(SentOn::from).collect(),
+            false => Vec::new(),
+        };
+        let mut deliveries = self.outcomes.look(self.broker, &begun_here, self.output).await.into_iter();
         for Done { handle, dialog, is_ended } in done {
             self.sent += 1;
             self.begun_total += usize::from(dialog.is_some());
             if self.options.dialog_per_message && dialog.is_some() {
                 let begun = Begun { handle, dialog, sent: 1, is_ended };
+                let delivery = deliveries.next();
                 if self.output.json && !self.is_output_gone {
-                    match print_line(&begun, self.output) {
+                    match print_line(&begun, delivery.as_ref(), self.output) {
                         Err(Failure::BrokenPipe) => self.is_output_gone = true,
                         printed => printed?,
                     }
@@ -269,6 +281,18 @@ impl<'a> Sender<'a> {
         }
         self.progress.set_position(self.sent);
         Ok(())
+    }
+
+    /// Looks at the conversations that are not looked at yet: one outcome for each of `begun`, if the look succeeds.
+    pub(super) async fn look(&mut self) -> Vec<Delivery> {
+        let is_seen = |begun: &&Begun| !(self.options.dialog_per_message && begun.dialog.is_some());
+        let sent: Vec<SentOn> = self
+            .begun
+            .iter()
+            .filter(is_seen)
+            .map(|begun| begun.dialog.map_or(begun.handle.into(), SentOn::from))
+            .collect();
+        self.outcomes.look(self.broker, &sent, self.output).await
     }
 
     async fn end_all(&mut self) -> Result<(), Failure> {

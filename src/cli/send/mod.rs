@@ -2,6 +2,7 @@
 
 mod batch;
 mod lines;
+mod outcome;
 
 use super::failure::Failure;
 use super::globals::{Globals, parse_group, parse_handle, parse_span};
@@ -9,6 +10,7 @@ use super::interrupt::Interrupt;
 use super::output::{Output, printable, printable_name, table};
 use batch::{Begun, Sender};
 use clap::Args;
+use dialoq::status::Delivery;
 use dialoq::{ConversationHandle, GroupId};
 use lines::Source;
 use serde_json::json;
@@ -27,6 +29,11 @@ use std::time::Duration;
 /// At the first message that is refused, everything before it is sent and nothing from it on; --keep-going reports it
 /// and goes on. A dialog is kept open unless --end is given; the handles printed are what `end`, `receive` and
 /// `send --conversation` take.
+///
+/// After the commit the conversations are looked at: if messages wait or were refused, standard error says why, in one line for
+/// each distinct outcome, and with --json each line has the outcome as `delivery`. Exit code 4: committed, but the broker has refused
+/// messages, such as a body that its type does not allow. Exit code 5: committed, but messages wait for what looks like a
+/// mistake, such as a service that does not exist. A queue that is busy or turned off is neither.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -103,12 +110,15 @@ impl Send {
         let broker = globals.open().await?;
         let mut sender = Sender::new(self, &broker, output);
         let done = sender.send_all(source, interrupt).await;
+        let deliveries = sender.look().await;
         let closed = broker.close().await;
-        let shown = self.summary(&sender, output);
+        let shown = self.summary(&sender, &deliveries, output);
+        sender.outcomes.report(output);
         // A refusal is reported although the reader of the output has gone.
         done?;
         closed?;
-        shown
+        shown?;
+        sender.outcomes.end()
     }
 
     /// A pipe gives nothing before its other end does, so files are opened and read on a thread of their own.
@@ -135,12 +145,15 @@ impl Send {
         opening.await.map_err(|error| Failure::input(error.to_string()))?
     }
 
-    fn summary(&self, sender: &Sender<'_>, output: &Output) -> Result<(), Failure> {
+    fn summary(&self, sender: &Sender<'_>, deliveries: &[Delivery], output: &Output) -> Result<(), Failure> {
         if output.json {
             // With a dialog per message, each was printed when it was committed.
             return match self.dialog_per_message {
                 true => Ok(()),
-                false => sender.begun.iter().try_for_each(|begun| print_line(begun, output)),
+                false => {
+                    let found = deliveries.iter().map(Some).chain(std::iter::repeat(None));
+                    sender.begun.iter().zip(found).try_for_each(|(begun, delivery)| print_line(begun, delivery, output))
+                }
             };
         }
         let mut shown = table(&["conversation", "#messages", "ended"]);
@@ -177,13 +190,14 @@ fn read_body(path: &PathBuf) -> Result<Vec<u8>, Failure> {
     Ok(body)
 }
 
-fn print_line(begun: &Begun, output: &Output) -> Result<(), Failure> {
+fn print_line(begun: &Begun, delivery: Option<&Delivery>, output: &Output) -> Result<(), Failure> {
     output.json(&json!({
         "conversation_handle": begun.handle,
         "conversation_group_id": begun.dialog.map(|dialog| dialog.group),
         "conversation_id": begun.dialog.map(|dialog| dialog.conversation_id),
         "sent": begun.sent,
         "ended": begun.is_ended,
+        "delivery": delivery.map(|delivery| &delivery.outcome),
     }))
 }
 

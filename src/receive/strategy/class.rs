@@ -117,6 +117,7 @@ mod tests {
             is_poison_quarantine_enabled: false,
             retry: None,
             activation: None,
+            off: None,
         };
         catalog.queues.insert(1, Arc::new(queue));
         for (id, name) in [(10, "high"), (11, "low")] {

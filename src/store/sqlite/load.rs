@@ -5,8 +5,8 @@ use super::read::{id, unsigned};
 use super::work;
 use super::write::{VALIDATIONS, event_name};
 use crate::catalog::{
-    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
-    XmlSchemaCollection,
+    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, OffBy, Priority, Queue, QueueOff,
+    Service, XmlSchemaCollection,
 };
 use crate::core::{DeliveryClass, EndpointRow, Limits, Repairs, Restore, Restored};
 use crate::error::Result;
@@ -297,6 +297,14 @@ fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
             },
         }),
     };
+    let off = match row.get::<_, Option<String>>(19)? {
+        None => None,
+        Some(by) => Some(QueueOff {
+            since: row.get::<_, Option<i64>>(18)?.map(Timestamp),
+            by: OffBy::from_word(&by).ok_or_else(|| unknown(19))?,
+            reason: row.get::<_, Option<String>>(20)?.map(Arc::from),
+        }),
+    };
     Ok(Queue {
         id: row.get(0)?,
         name: name(row, 1)?,
@@ -307,6 +315,7 @@ fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
         is_poison_quarantine_enabled: row.get(6)?,
         retry,
         activation,
+        off,
     })
 }
 

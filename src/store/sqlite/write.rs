@@ -360,6 +360,9 @@ impl<'c> Writer<'c> {
                 row.retry.map(|retry| retry.pauses.max_delay_ms),
                 row.retry.map(|retry| retry.pauses.jitter_percent),
                 row.retry.map(|retry| retry.then.word()),
+                row.off.as_ref().and_then(|off| off.since).map(|since| since.0),
+                row.off.as_ref().map(|off| off.by.word()),
+                row.off.as_ref().and_then(|off| off.reason.as_deref()),
             ],
         )?;
         Ok(())

@@ -77,8 +77,13 @@ fn options(cursor: &mut Cursor) -> Result<QueueOptions> {
             poison(cursor, &mut options)?;
         } else if cursor.is_word("RETRY") {
             cursor.once(&mut options.retry, "RETRY", retry)?;
+        } else if cursor.is_word("REASON") {
+            cursor.once(&mut options.reason, "REASON", |cursor| {
+                cursor.symbol('=')?;
+                cursor.text("a reason")
+            })?;
         } else {
-            return Err(cursor.unexpected("STATUS, RETENTION, ACTIVATION, POISON_MESSAGE_HANDLING or RETRY"));
+            return Err(cursor.unexpected("STATUS, RETENTION, ACTIVATION, POISON_MESSAGE_HANDLING, RETRY or REASON"));
         }
         if !cursor.eat_symbol(',') {
             return Ok(options);

@@ -96,6 +96,9 @@ pub fn queue<'a>(row: &'a Queue, folded_name: &'a str) -> Call<'a> {
             number(|retry| retry.pauses.max_delay_ms),
             number(|retry| retry.pauses.jitter_percent),
             retry.map_or(Arg::Null, |retry| Arg::Text(retry.then.word())),
+            row.off.as_ref().and_then(|off| off.since).map_or(Arg::Null, Arg::Time),
+            row.off.as_ref().map_or(Arg::Null, |off| Arg::Text(off.by.word())),
+            text(row.off.as_ref().and_then(|off| off.reason.as_deref())),
         ],
     }
 }

@@ -1,8 +1,8 @@
 //! The definitions, read from the tables and kept until they change.
 
 use crate::catalog::{
-    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
-    WorkSchedule, XmlSchemaCollection,
+    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, OffBy, Priority, Queue, QueueOff,
+    Service, WorkQueue, WorkSchedule, XmlSchemaCollection,
 };
 use crate::error::{Code, Result};
 use crate::protocol::definition::{
@@ -14,6 +14,7 @@ use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{Link, Linked};
 use crate::store::database::retry::{Repeat, retry};
+use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -273,6 +274,14 @@ fn queue(row: Row<'_>) -> Result<(i32, Queue)> {
             },
         }),
     };
+    let off = match row.maybe_text("off_by")? {
+        None => None,
+        Some(by) => Some(QueueOff {
+            since: row.maybe_int("off_since")?.map(Timestamp),
+            by: OffBy::from_word(by.trim_end()).ok_or_else(|| damaged(format!("'{by}' turns no queue off")))?,
+            reason: row.maybe_text("off_reason")?.map(Arc::from),
+        }),
+    };
     let queue = Queue {
         id,
         name: row.name("name")?,
@@ -283,6 +292,7 @@ fn queue(row: Row<'_>) -> Result<(i32, Queue)> {
         is_poison_quarantine_enabled: row.flag("is_poison_quarantine_enabled")?,
         retry,
         activation,
+        off,
     };
     Ok((id, queue))
 }

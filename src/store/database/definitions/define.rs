@@ -103,7 +103,9 @@ impl Database {
                     .map_err(|error| error.in_statement(index))
             })
             .collect();
-        Ok((catalog, applied?))
+        let applied = applied?;
+        catalog.date_queues(self.clock.now());
+        Ok((catalog, applied))
     }
 
     async fn write(

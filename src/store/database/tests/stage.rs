@@ -5,7 +5,8 @@ use crate::store::database::DatabaseStore;
 use crate::store::database::dialect::{Dialect, Install, Reads};
 use crate::store::database::link::{Arg, Call, Column, Driver, Failure, Fate, Link, Linked, Listener};
 use crate::store::{
-    BoxFuture, DoctorTexts, OpenOptions, SqlRow, SqlRows, SqlStatement, SqlValue, StatusTexts, StoreTexts, WorkTexts,
+    BoxFuture, DoctorTexts, InspectTexts, OpenOptions, SqlRow, SqlRows, SqlStatement, SqlValue, StatusTexts,
+    StoreTexts, WorkTexts,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,6 +56,7 @@ static DIALECT: Dialect = Dialect {
             without_lifetime: "",
         },
         work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "", schedules: "" },
+        inspect: InspectTexts { deliveries: "", errors: "", messages: "", undelivered: "", endpoints: "" },
     },
 };
 
@@ -300,6 +302,7 @@ impl Link for PlayedLink {
                 ("is_poison_quarantine_enabled", false.into()),
                 ("is_activation_enabled", SqlValue::Null),
                 ("retry_max_attempts", SqlValue::Null),
+                ("off_by", SqlValue::Null),
             ])],
             _ => Vec::new(),
         };

@@ -1,0 +1,66 @@
+//! `dialoq pause` and `dialoq resume`
+
+use super::failure::Failure;
+use super::globals::Globals;
+use super::output::{Output, printable};
+use clap::Args;
+use dialoq::Broker;
+use serde_json::json;
+
+/// Turn a queue off: nothing is received from it, and messages for it wait in the transmission queue.
+///
+/// ALTER QUEUE ... WITH STATUS = OFF, REASON = '...'. `dialoq status`, `doctor` and `explain` show the reason, and since when.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq pause orders --reason 'the warehouse counts its stock'
+  dialoq resume orders")]
+pub(super) struct Pause {
+    /// The queue.
+    queue: String,
+    /// Why, up to 1000 characters.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Pause {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let broker = globals.open().await?;
+        let done = broker.pause(self.queue.as_str(), self.reason.as_deref()).await;
+        report(&broker, done, &self.queue, "paused", output).await
+    }
+}
+
+/// Turn a queue on again, whatever turned it off; messages that wait for it are delivered.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq resume orders")]
+pub(super) struct Resume {
+    /// The queue.
+    queue: String,
+}
+
+impl Resume {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let broker = globals.open().await?;
+        let done = broker.resume(self.queue.as_str()).await;
+        report(&broker, done, &self.queue, "resumed", output).await
+    }
+}
+
+async fn report(
+    broker: &Broker,
+    done: dialoq::Result<bool>,
+    queue: &str,
+    state: &str,
+    output: &Output,
+) -> Result<(), Failure> {
+    broker.close().await?;
+    let has_changed = done?;
+    match output.json {
+        true => output.json(&json!({ "queue": queue, "status": state, "has_changed": has_changed })),
+        false if has_changed => output.text(&format!("{state} queue '{}'", printable(queue))),
+        false => output.text(&format!("queue '{}' was {state} already", printable(queue))),
+    }
+}

@@ -1,0 +1,99 @@
+//! `dialoq purge`
+
+use super::confirm::confirm;
+use super::failure::Failure;
+use super::globals::{Globals, parse_handle, parse_span};
+use super::output::{Output, printable, table};
+use super::peek::before;
+use clap::Args;
+use dialoq::status::MessageFilter;
+use dialoq::{Broker, ConversationHandle};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Remove messages of a queue: receive and drop them.
+///
+/// Conversations go on, and the other sides are not notified; only a conversation whose EndDialog or Error was removed is ended.
+/// A message behind one that the filter does not choose stays, as do messages that are set aside. At most 10000 at a time.
+///
+/// From a queue that is off nothing can be received: `dialoq resume` it first, or `dialoq end --all --queue QUEUE --cleanup`, which
+/// erases the conversations with their messages.
+///
+/// Asks on a terminal; elsewhere without --yes, the preview is printed, nothing changes, and the exit code is 6.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq purge orders --type //shop/PlaceOrder --older-than 7d          how many?
+  dialoq purge orders --type //shop/PlaceOrder --older-than 7d --yes")]
+pub(super) struct Purge {
+    /// The queue.
+    queue: String,
+    /// Only of this message type.
+    #[arg(long = "type", short = 't', value_name = "TYPE")]
+    message_type: Option<String>,
+    /// Only of this service.
+    #[arg(long, value_name = "SERVICE")]
+    service: Option<String>,
+    /// Only of this conversation.
+    #[arg(long, value_name = "HANDLE", value_parser = parse_handle)]
+    conversation: Option<ConversationHandle>,
+    /// Only messages that have waited for at least so long: 10m, 2h, 7d.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    older_than: Option<Duration>,
+    /// Do it without a question.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Purge {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let broker = globals.open().await?;
+        let done = self.purge(&broker, output).await;
+        broker.close().await?;
+        done
+    }
+
+    async fn purge(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+        let filter = MessageFilter {
+            conversation: self.conversation,
+            message_type: self.message_type.clone(),
+            service: self.service.clone(),
+            before: self.older_than.map(|span| before(broker.clock().now(), span)),
+            ..MessageFilter::default()
+        };
+        let (messages, left) = broker.purgeable(&self.queue, &filter).await?;
+        if messages.is_empty() {
+            return Err(Failure::Nothing(match left {
+                0 => "there is no message to purge".to_owned(),
+                left => format!("there is no message to purge; {left} stand behind others, or are set aside"),
+            }));
+        }
+        if output.json {
+            output.json(&json!({ "would": "purge", "messages": messages.len(), "left": left }))?;
+        } else {
+            let mut types: BTreeMap<&str, (usize, _)> = BTreeMap::new();
+            for message in &messages {
+                let entry = types.entry(&message.message_type_name).or_insert((0, message.message_enqueue_time));
+                *entry = (entry.0 + 1, entry.1.min(message.message_enqueue_time));
+            }
+            let mut shown = table(&["message type", "#messages", "oldest"]);
+            for (name, (number, oldest)) in types {
+                shown.add_row([printable(name).into_owned(), number.to_string(), oldest.to_string()]);
+            }
+            output.text(&format!("would purge from queue '{}'\n{shown}", printable(&self.queue)))?;
+            if left > 0 {
+                output.text(&format!("{left} more stay: they stand behind others, or are set aside"))?;
+            }
+        }
+        confirm(self.yes, &format!("remove {} messages for good?", messages.len()), output).await?;
+        let purged = broker.purge(&self.queue, &filter).await?;
+        match output.json {
+            true => output.json(&purged),
+            false => output.text(&format!(
+                "removed {} messages; ended {} conversations; {} messages stay",
+                purged.messages, purged.ended, purged.left
+            )),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `dialoq reprioritise`
+
+use super::confirm::confirm;
+use super::failure::Failure;
+use super::globals::{Globals, parse_handle};
+use super::many::{Filter, preview};
+use super::output::Output;
+use clap::Args;
+use dialoq::{Act, Broker, ConversationHandle, Level};
+use serde_json::json;
+
+/// Change the level of a side of a conversation, or of many by a filter.
+///
+/// The level of a side is that of the messages it receives. Many are changed after a preview, and a question on a terminal;
+/// elsewhere without --yes the preview is printed, nothing changes, and the exit code is 6.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq reprioritise 9 01890a5d-ac96-774b-bcce-b302099a8057
+  dialoq reprioritise 2 --service //shop/OrderService --older-than 1h          how many?
+  dialoq reprioritise 2 --service //shop/OrderService --older-than 1h --yes")]
+pub(super) struct Reprioritise {
+    /// The level, 1 (low) to 10 (high).
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=10))]
+    level: u8,
+    /// The handle of one side.
+    #[arg(value_parser = parse_handle)]
+    conversation: Option<ConversationHandle>,
+    #[command(flatten)]
+    filter: Filter,
+    /// Change many without a question.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Reprioritise {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        if self.conversation.is_none() == self.filter.is_empty() {
+            return Err(Failure::input("give the handle of one side, or a filter such as --service; not both"));
+        }
+        let broker = globals.open().await?;
+        let done = self.change(&broker, output).await;
+        broker.close().await?;
+        done
+    }
+
+    async fn change(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+        let level = Level::try_from(self.level)?;
+        if let Some(handle) = self.conversation {
+            broker.reprioritise(handle, level).await?;
+            return match output.json {
+                true => output.json(&json!({ "conversation_handle": handle, "priority": self.level })),
+                false => output.text(&format!("conversation {handle} has level {level} here")),
+            };
+        }
+        let filter = self.filter.of(broker, None)?;
+        preview(broker, &filter, "reprioritise", output).await?;
+        confirm(self.yes, &format!("give them level {level}?"), output).await?;
+        let changed = broker.reprioritise_conversations(&filter, level).await?;
+        match output.json {
+            true => output.json(&changed),
+            false => output.text(&format!(
+                "{} changed, {} gone, {} held by other sessions",
+                changed.changed, changed.gone, changed.held
+            )),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Changes of many conversations or messages at once, chosen by a filter.
+
+use super::conversation::{ConversationFilter, ConversationSide};
+use super::names::NameKind;
+use super::peek::{MOST_MESSAGES, MessageFilter, MessageState, PeekedMessage};
+use crate::act::Act;
+use crate::broker::Broker;
+use crate::define::Level;
+use crate::error::{Code, Error, Result};
+use crate::id::{ConversationHandle, GroupId};
+use crate::protocol::{EndForm, Verb};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+/// The most conversations that one call ends, or whose level it changes.
+pub const MOST_CONVERSATIONS: u32 = 100_000;
+/// How long one of many changes waits for a session that holds the conversation group.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The conversations of one commit of a purge.
+const PURGED_AT_ONCE: usize = 50;
+
+/// What became of a change of many.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Changed {
+    /// How many were changed.
+    pub changed: u64,
+    /// How many were gone, or no longer as the filter says, when their turn came.
+    pub gone: u64,
+    /// How many were left alone, because another session held their conversation group for too long.
+    pub held: u64,
+}
+
+/// What became of a purge.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Purged {
+    /// How many messages were removed.
+    pub messages: u64,
+    /// How many conversations were ended, because an EndDialog or an Error was among their messages.
+    pub ended: u64,
+    /// How many messages stay behind others of their conversation, or in groups that other sessions hold.
+    pub left: u64,
+}
+
+impl Broker {
+    /// Ends the sides of conversations that a filter chooses, one commit each: as `END CONVERSATION` in this form. Each waits
+    /// at most five seconds for a session that holds its group. At most [`MOST_CONVERSATIONS`] at a time.
+    ///
+    /// # Errors
+    /// 8424, 60005 the form is not usable; else those of the store.
+    pub async fn end_conversations(&self, filter: &ConversationFilter, form: EndForm) -> Result<Changed> {
+        let sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
+        self.change_each(&sides, |side| Verb::EndConversation { handle: side.conversation_handle, form: form.clone() })
+            .await
+    }
+
+    /// Changes the level of the sides that a filter chooses, one commit each. Only sides that can receive are changed.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn reprioritise_conversations(&self, filter: &ConversationFilter, level: Level) -> Result<Changed> {
+        let mut sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
+        sides.retain(|side| !side.state.is_ended());
+        self.change_each(&sides, |side| Verb::Reprioritise { handle: side.conversation_handle, level: level.get() })
+            .await
+    }
+
+    async fn change_each(
+        &self,
+        sides: &[ConversationSide],
+        verb: impl Fn(&ConversationSide) -> Verb,
+    ) -> Result<Changed> {
+        let mut changed = Changed::default();
+        for side in sides {
+            match tokio::time::timeout(PATIENCE, self.submit(vec![verb(side)])).await {
+                Ok(Ok(_)) => changed.changed += 1,
+                Ok(Err(error)) if error.code() == Code::CONVERSATION_NOT_FOUND => changed.gone += 1,
+                Ok(Err(error)) if error.is_retryable() => changed.held += 1,
+                Ok(Err(error)) => return Err(error),
+                Err(_) => changed.held += 1,
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Puts back what poison handling has set aside: the group of that id, or the group of a conversation by its handle.
+    /// Returns the group.
+    ///
+    /// # Errors
+    /// 8436 no such group or conversation.
+    pub async fn release(&self, id: uuid::Uuid) -> Result<GroupId> {
+        let filter = ConversationFilter { id: Some(id), ..ConversationFilter::default() };
+        let sides = self.conversations(&filter, 2).await?;
+        let is_own = |side: &&ConversationSide| side.conversation_handle.0 == id;
+        let group = sides.iter().find(is_own).map_or(GroupId(id), |side| side.conversation_group_id);
+        self.release_quarantine(group).await?;
+        Ok(group)
+    }
+
+    /// The messages that [`Broker::purge`] removes now: those of the filter that no other message of their conversation stands
+    /// before. At most [`MOST_MESSAGES`]; also the number of those that others stand before.
+    ///
+    /// # Errors
+    /// 60002 no such queue.
+    pub async fn purgeable(&self, queue: &str, filter: &MessageFilter) -> Result<(Vec<PeekedMessage>, u64)> {
+        let catalog = self.catalog();
+        let name = catalog.queue(queue).ok_or_else(|| self.unknown(NameKind::Queue, queue))?.name.clone();
+        let filter = MessageFilter { with_kept: false, ..filter.clone() };
+        let chosen = self.messages(Some(&name), &filter, None, MOST_MESSAGES, 0).await?;
+        let all_of = |handle| MessageFilter { conversation: Some(handle), ..MessageFilter::default() };
+        let is_everything = filter == MessageFilter { conversation: filter.conversation, ..MessageFilter::default() };
+        let (mut first, mut behind) = (Vec::new(), 0);
+        for (handle, messages) in by_conversation(chosen) {
+            if messages.iter().any(|message| message.state != MessageState::Waiting) {
+                behind += messages.len() as u64;
+                continue;
+            }
+            let whole = match is_everything {
+                true => messages.clone(),
+                false => self.messages(Some(&name), &all_of(handle), None, messages.len() as u32, 0).await?,
+            };
+            let ids: HashSet<_> = messages.iter().map(|message| message.message_id).collect();
+            let run = whole.iter().take_while(|message| ids.contains(&message.message_id)).count();
+            behind += (messages.len() - run) as u64;
+            first.extend(whole.into_iter().take(run));
+        }
+        Ok((first, behind))
+    }
+
+    /// Removes messages of a queue: they are received and dropped. Their conversations go on, and no other side is notified; only
+    /// a conversation whose EndDialog or Error was removed is ended. A message that stands behind one that the filter does not choose
+    /// stays, as do those of quarantined groups, and of groups that other sessions hold. At most [`MOST_MESSAGES`] at a time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
+    /// # use dialoq::{Act, status::MessageFilter};
+    /// # let broker = dialoq::testing::TestBroker::in_memory().await?;
+    /// broker.execute("CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT])").await?;
+    /// let dialog = broker.begin_dialog("s", "s").await?;
+    /// broker.send(dialog, "DEFAULT", "x").await?;
+    /// assert_eq!(broker.purge("q", &MessageFilter::default()).await?.messages, 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// 60002 no such queue; 9617 the queue is off: nothing can be received from it, so turn it on, or end the conversations
+    /// with [`Broker::end_conversations`].
+    pub async fn purge(&self, queue: &str, filter: &MessageFilter) -> Result<Purged> {
+        let (chosen, left) = self.purgeable(queue, filter).await?;
+        let catalog = self.catalog();
+        if catalog.queue(queue).is_some_and(|queue| !queue.is_receive_enabled) {
+            return Err(Error::new(
+                Code::QUEUE_DISABLED,
+                format!(
+                    "queue '{queue}' is off, and a purge receives the messages; turn it on, or end its conversations WITH CLEANUP, \
+                     which erases them with their messages"
+                ),
+            ));
+        }
+        let mut purged = Purged { left, ..Purged::default() };
+        let conversations: Vec<_> = by_conversation(chosen).into_iter().collect();
+        for some in conversations.chunks(PURGED_AT_ONCE) {
+            let tx = self.begin().await?;
+            let mut done = Purged::default();
+            for (handle, messages) in some {
+                let received = tx.receive(queue).conversation(*handle).top(messages.len() as u64).await;
+                let batch = match received {
+                    Ok(batch) => batch,
+                    // It has ended meanwhile.
+                    Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => None,
+                    Err(error) => return Err(error),
+                };
+                let Some(batch) = batch else {
+                    done.left += messages.len() as u64;
+                    continue;
+                };
+                done.messages += batch.len() as u64;
+                done.left += messages.len().saturating_sub(batch.len()) as u64;
+                if batch.iter().any(|message| message.is_end_dialog() || message.is_error()) {
+                    tx.end(*handle).await?;
+                    done.ended += 1;
+                }
+            }
+            tx.commit().await?;
+            purged.messages += done.messages;
+            purged.ended += done.ended;
+            purged.left += done.left;
+        }
+        Ok(purged)
+    }
+}
+
+fn by_conversation(messages: Vec<PeekedMessage>) -> BTreeMap<ConversationHandle, Vec<PeekedMessage>> {
+    let mut by_conversation: BTreeMap<ConversationHandle, Vec<PeekedMessage>> = BTreeMap::new();
+    for message in messages {
+        by_conversation.entry(message.conversation_handle).or_default().push(message);
+    }
+    by_conversation
+}

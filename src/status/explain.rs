@@ -1,0 +1,585 @@
+//! "Why is this not moving": what holds a queue, a conversation or a message up.
+
+use super::conversation::{ConversationFilter, ConversationSide};
+use super::names::NameKind;
+use super::peek::{MessageFilter, PeekedMessage, WaitingMessage};
+use super::{QueueStatus, Status};
+use crate::broker::Broker;
+use crate::catalog::OffBy;
+use crate::error::{Code, Error, Result};
+use crate::id::MessageId;
+use crate::protocol::ConversationState;
+use crate::work::WorkQueueStatus;
+use serde::Serialize;
+use std::fmt;
+use uuid::Uuid;
+
+/// What an explanation is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SubjectKind {
+    /// A queue.
+    Queue,
+    /// A work queue.
+    WorkQueue,
+    /// A conversation, by a handle of it or its id.
+    Conversation,
+    /// A conversation group.
+    ConversationGroup,
+    /// A message in a queue or on its way to one.
+    Message,
+}
+
+/// The kind of a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ReasonKind {
+    /// The broker delivers nothing: DISABLE_BROKER.
+    BrokerDisabled,
+    /// The queue is off.
+    QueueOff,
+    /// Poison handling has set the group aside.
+    Quarantined,
+    /// Messages cannot be delivered to their target.
+    Undelivered,
+    /// This side is in error, and waits to be ended.
+    InError,
+    /// The other side has ended, and this one has not.
+    PeerEnded,
+    /// This side has ended, and waits for the other.
+    Ended,
+    /// The conversation's LIFETIME is over or near its end.
+    Lifetime,
+    /// A timer is set.
+    Timer,
+    /// Nothing was sent yet.
+    NothingSent,
+    /// Other messages come first.
+    Ahead,
+    /// No reader of the queue runs, and none waits.
+    NoReader,
+    /// All readers that may run are running.
+    ReadersBusy,
+    /// Readers are there.
+    Readers,
+    /// Nothing waits.
+    Empty,
+    /// A work queue is paused.
+    Paused,
+    /// Jobs wait for their time: a delay, a back-off or a schedule.
+    NotDue,
+    /// Jobs wait for a limit or a rate.
+    Limited,
+    /// Jobs have used up their attempts.
+    Dead,
+    /// A RECEIVE gives it next, unless a session holds its group.
+    Ready,
+}
+
+/// One reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Reason {
+    /// The kind of reason.
+    pub kind: ReasonKind,
+    /// Whether this alone stops it.
+    pub is_blocking: bool,
+    /// The reason, as text.
+    pub what: String,
+    /// What to do; empty if there is nothing to do.
+    pub advice: String,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if self.advice.is_empty() { Ok(()) } else { write!(f, "; {}", self.advice) }
+    }
+}
+
+/// Why something does not move. Serializes to the object that `dialoq explain --json` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// What it is about.
+    pub kind: SubjectKind,
+    /// Its name or id.
+    pub subject: String,
+    /// What it is, in a sentence.
+    pub summary: String,
+    /// The reasons, the blocking ones first.
+    pub reasons: Vec<Reason>,
+}
+
+impl Explanation {
+    /// Whether a reason alone stops it.
+    pub fn is_blocked(&self) -> bool {
+        self.reasons.iter().any(|reason| reason.is_blocking)
+    }
+}
+
+/// Reasons as they are found.
+#[derive(Default)]
+struct Reasons(Vec<Reason>);
+
+impl Reasons {
+    fn blocks(&mut self, kind: ReasonKind, what: impl Into<String>, advice: impl Into<String>) {
+        self.0.push(Reason { kind, is_blocking: true, what: what.into(), advice: advice.into() });
+    }
+
+    fn notes(&mut self, kind: ReasonKind, what: impl Into<String>, advice: impl Into<String>) {
+        self.0.push(Reason { kind, is_blocking: false, what: what.into(), advice: advice.into() });
+    }
+
+    fn of(mut self, kind: SubjectKind, subject: String, summary: String) -> Explanation {
+        self.0.sort_by_key(|reason| !reason.is_blocking);
+        Explanation { kind, subject, summary, reasons: self.0 }
+    }
+}
+
+impl Broker {
+    /// Why a queue, work queue, conversation or message does not move. The subject is the name of a queue, a work queue or
+    /// a service, or the id of a message, a conversation, a group, or one side's handle. Reads of a few moments make up the
+    /// answer. No lock is taken, so the sessions that hold groups are not seen: on PostgreSQL and SQL Server, `docs/locks.md` says
+    /// how to see them.
+    ///
+    /// # Errors
+    /// 60002 no queue, work queue or service of that name; 8426 no message or conversation of that id; else those of
+    /// [`Broker::query`].
+    pub async fn explain(&self, subject: &str) -> Result<Explanation> {
+        let catalog = self.catalog();
+        if let Some(queue) = catalog.queue(subject) {
+            return self.explain_queue(&queue.name).await;
+        }
+        if let Some(queue) = catalog.work_queue(subject) {
+            return self.explain_work_queue(&queue.name).await;
+        }
+        if let Some(queue) = catalog.service(subject).and_then(|service| catalog.queues.get(&service.queue_id)) {
+            return self.explain_queue(&queue.name).await;
+        }
+        match Uuid::parse_str(subject) {
+            Ok(id) => self.explain_id(id).await,
+            Err(_) => {
+                let error = self.unknown(NameKind::Queue, subject);
+                let kinds = [NameKind::Queue, NameKind::WorkQueue, NameKind::Service];
+                let near = kinds.into_iter().find_map(|kind| self.did_you_mean(kind, subject));
+                Err(match near {
+                    Some(name) => Error::new(error.code(), format!("{}; did you mean '{name}'?", error.message())),
+                    None => error,
+                })
+            }
+        }
+    }
+
+    async fn explain_id(&self, id: Uuid) -> Result<Explanation> {
+        let filter = ConversationFilter { id: Some(id), ..ConversationFilter::default() };
+        let mut sides = self.conversations(&filter, 100).await?;
+        let of_it = sides.iter().find(|side| side.conversation_handle.0 == id).map(|side| side.conversation_id);
+        if let Some(conversation) = of_it {
+            // What holds one side up may be at the other.
+            let both = ConversationFilter { id: Some(conversation.0), ..ConversationFilter::default() };
+            sides = self.conversations(&both, 2).await?;
+            sides.sort_by_key(|side| side.conversation_handle.0 != id);
+        }
+        if !sides.is_empty() {
+            return self.explain_sides(id, sides).await;
+        }
+        let kept = MessageFilter { with_kept: false, ..MessageFilter::default() };
+        if let Some(message) = self.messages(None, &kept, Some(MessageId(id)), 1, 0).await?.pop() {
+            return self.explain_message(message).await;
+        }
+        if let Some(message) = self.undelivered(None, Some(MessageId(id)), 1, 0).await?.pop() {
+            return self.explain_undelivered(message).await;
+        }
+        Err(Error::new(
+            Code::CONVERSATION_NOT_FOUND,
+            format!("no message, conversation or group {id} is here: it was received or has ended, or never was"),
+        ))
+    }
+
+    async fn explain_queue(&self, name: &str) -> Result<Explanation> {
+        let status = self.status().await?;
+        let mut reasons = Reasons::default();
+        let waiting = self.queue_reasons(&status, name, &mut reasons);
+        let summary = format!("queue '{name}' holds {}", messages(waiting));
+        Ok(reasons.of(SubjectKind::Queue, name.to_owned(), summary))
+    }
+
+    /// What holds the messages of a queue up; gives their number.
+    fn queue_reasons(&self, status: &Status, name: &str, reasons: &mut Reasons) -> u64 {
+        self.broker_reasons(status, reasons);
+        let Some(queue) = status.queues.iter().find(|queue| queue.name == name) else { return 0 };
+        let waiting: u64 = queue.levels.iter().map(|level| level.messages).sum();
+        let quarantined: u64 =
+            queue.levels.iter().filter(|level| level.is_quarantined).map(|level| level.messages).sum();
+        off_reason(queue, reasons);
+        if quarantined > 0 {
+            reasons.notes(
+                ReasonKind::Quarantined,
+                format!("poison handling has set {} aside", messages(quarantined)),
+                "look at them with `dialoq peek`, and put them back with `dialoq release`",
+            );
+        }
+        for undelivered in status.transmission_queue.iter().filter(|row| self.is_served_by(&row.to_service_name, name))
+        {
+            reasons.notes(
+                ReasonKind::Undelivered,
+                format!(
+                    "{} to service '{}' wait to be delivered: {}",
+                    messages(undelivered.messages),
+                    undelivered.to_service_name,
+                    undelivered.transmission_status
+                ),
+                "",
+            );
+        }
+        if waiting == quarantined {
+            reasons.notes(ReasonKind::Empty, "no message in it can be received", "");
+        } else if queue.is_receive_enabled {
+            self.reader_reasons(queue, reasons);
+        }
+        waiting
+    }
+
+    fn broker_reasons(&self, status: &Status, reasons: &mut Reasons) {
+        if !status.is_broker_enabled {
+            reasons.blocks(
+                ReasonKind::BrokerDisabled,
+                "the broker is disabled: nothing is delivered",
+                "ALTER DATABASE CURRENT SET ENABLE_BROKER",
+            );
+        }
+    }
+
+    fn is_served_by(&self, service: &str, queue: &str) -> bool {
+        let catalog = self.catalog();
+        let id = catalog.service(service).map(|service| service.queue_id);
+        id.and_then(|id| catalog.queues.get(&id)).is_some_and(|found| &*found.name == queue)
+    }
+
+    fn reader_reasons(&self, queue: &QueueStatus, reasons: &mut Reasons) {
+        let waits = queue.sessions_waiting.unwrap_or(0).max(self.sessions_waiting(&queue.name) as u64);
+        let running = queue.readers_running.unwrap_or(0);
+        let procedure = queue.activation_procedure.as_deref().filter(|_| queue.is_activation_enabled);
+        match (running, queue.max_queue_readers.filter(|_| procedure.is_some())) {
+            (running, Some(most)) if running >= most && most > 0 => reasons.notes(
+                ReasonKind::ReadersBusy,
+                format!("all {most} readers that may run are running"),
+                "if they do not keep up, raise MAX_QUEUE_READERS",
+            ),
+            (0, _) if waits == 0 => match procedure {
+                Some(procedure) => reasons.blocks(
+                    ReasonKind::NoReader,
+                    format!("activation with procedure '{procedure}' is on, but no process runs readers for it"),
+                    format!("start one, such as `dialoq activate {}`", queue.name),
+                ),
+                None => reasons.notes(
+                    ReasonKind::NoReader,
+                    "no reader is known: activation is off, and no session of this process waits in a RECEIVE",
+                    format!("receive from it, or run `dialoq activate {}`", queue.name),
+                ),
+            },
+            (running, _) => reasons.notes(
+                ReasonKind::Readers,
+                format!("{running} readers run, and {waits} sessions wait in a RECEIVE"),
+                "",
+            ),
+        }
+    }
+
+    async fn explain_sides(&self, id: Uuid, sides: Vec<ConversationSide>) -> Result<Explanation> {
+        let is_group = sides.iter().all(|side| side.conversation_handle.0 != id && side.conversation_id.0 != id);
+        let mut reasons = Reasons::default();
+        let status = self.status().await?;
+        self.broker_reasons(&status, &mut reasons);
+        let (kind, summary) = if is_group {
+            let summary = format!("group of {} at service '{}'", sides.len(), sides[0].service_name);
+            (SubjectKind::ConversationGroup, summary)
+        } else {
+            let side = &sides[0];
+            let summary = format!(
+                "conversation of '{}' with '{}', {} here, at level {}",
+                side.service_name, side.far_service, side.state_desc, side.priority
+            );
+            (SubjectKind::Conversation, summary)
+        };
+        for side in &sides {
+            self.side_reasons(&status, side, &mut reasons).await?;
+        }
+        if let Some(group) = sides.iter().find(|side| side.is_quarantined) {
+            reasons.blocks(
+                ReasonKind::Quarantined,
+                "poison handling has set the conversation group aside",
+                format!(
+                    "find out why its messages are rolled back, then `dialoq release {}`",
+                    group.conversation_group_id
+                ),
+            );
+        }
+        Ok(reasons.of(kind, id.to_string(), summary))
+    }
+
+    async fn side_reasons(&self, status: &Status, side: &ConversationSide, reasons: &mut Reasons) -> Result<()> {
+        let (handle, at) = (side.conversation_handle, &side.service_name);
+        match side.state {
+            ConversationState::StartedOutbound => {
+                reasons.blocks(
+                    ReasonKind::NothingSent,
+                    format!("service '{at}' has begun it and sent nothing yet"),
+                    "SEND on it",
+                );
+            }
+            ConversationState::Error => {
+                let error = self.error_texts(vec![handle.0]).await?.remove(&handle.0);
+                let text = error.map_or_else(
+                    || "its Error message was received".to_owned(),
+                    |(code, text)| format!("Error {code}: {text}"),
+                );
+                reasons.blocks(
+                    ReasonKind::InError,
+                    format!("the side of service '{at}' is in error: {text}"),
+                    format!("receive the Error, and `dialoq end {handle}`"),
+                );
+            }
+            ConversationState::DisconnectedInbound => reasons.blocks(
+                ReasonKind::PeerEnded,
+                format!("the other side has ended; the side of service '{at}' has not"),
+                format!("receive what is left, and `dialoq end {handle}`"),
+            ),
+            ConversationState::DisconnectedOutbound | ConversationState::Closed => {
+                reasons.notes(ReasonKind::Ended, format!("the side of service '{at}' has ended"), "");
+            }
+            _ => {}
+        }
+        if let Some(end) = side.lifetime {
+            let over = end <= status.at;
+            let what = format!(
+                "the LIFETIME of the side of service '{at}' {} {end}",
+                if over { "ended at" } else { "ends at" }
+            );
+            if over {
+                reasons.blocks(ReasonKind::Lifetime, what, "END it");
+            } else {
+                reasons.notes(ReasonKind::Lifetime, what, "");
+            }
+        }
+        if let Some(timer) = side.dialog_timer {
+            reasons.notes(ReasonKind::Timer, format!("a timer of service '{at}' fires at {timer}"), "");
+        }
+        if let Some(first) = self.undelivered(Some(handle), None, 1, 0).await?.first() {
+            self.undelivered_reason(first, reasons);
+        }
+        let filter = MessageFilter { conversation: Some(handle), ..MessageFilter::default() };
+        if let Some(first) = self.messages(None, &filter, None, 1, 0).await?.first() {
+            self.waiting_reasons(status, first, reasons).await?;
+        }
+        Ok(())
+    }
+
+    fn undelivered_reason(&self, message: &WaitingMessage, reasons: &mut Reasons) {
+        let code = message.transmission_status.split(':').next().and_then(|code| code.trim().parse().ok());
+        let (hint, _) = self.waiting_hint(code, &message.to_service_name);
+        let status = match message.transmission_status.as_str() {
+            "" => "it stands behind an earlier message of its conversation",
+            status => status,
+        };
+        reasons.blocks(
+            ReasonKind::Undelivered,
+            format!(
+                "message {} to service '{}' waits to be delivered since {}: {status}",
+                message.message_sequence_number, message.to_service_name, message.since
+            ),
+            hint.unwrap_or_default(),
+        );
+    }
+
+    /// What a message in a queue waits for.
+    async fn waiting_reasons(&self, status: &Status, message: &PeekedMessage, reasons: &mut Reasons) -> Result<()> {
+        let Some(queue) = status.queues.iter().find(|queue| queue.name == message.queue) else { return Ok(()) };
+        if !queue.is_receive_enabled {
+            off_reason(queue, reasons);
+            return Ok(());
+        }
+        if message.state != super::peek::MessageState::Waiting {
+            return Ok(());
+        }
+        let follows_levels = status.is_honor_broker_priority_on;
+        let higher = queue
+            .levels
+            .iter()
+            .filter(|level| !level.is_quarantined && follows_levels && level.priority > message.priority);
+        let higher: u64 = higher.map(|level| level.messages).sum();
+        if higher > 0 {
+            reasons.notes(
+                ReasonKind::Ahead,
+                format!(
+                    "{} of higher levels than {} come first in queue '{}'",
+                    messages(higher),
+                    message.priority,
+                    queue.name
+                ),
+                "raise its level with `dialoq reprioritise`, or use a strategy that does not starve low levels",
+            );
+        }
+        let same = queue
+            .levels
+            .iter()
+            .filter(|level| !level.is_quarantined && (!follows_levels || level.priority == message.priority));
+        let same: u64 = same.map(|level| level.messages).sum();
+        if same > 1 {
+            reasons.notes(
+                ReasonKind::Ahead,
+                format!(
+                    "{} wait {}; the older ones come first",
+                    messages(same),
+                    if follows_levels {
+                        format!("at level {}", message.priority)
+                    } else {
+                        format!("in queue '{}'", queue.name)
+                    }
+                ),
+                "",
+            );
+        }
+        self.reader_reasons(queue, reasons);
+        if !reasons.0.iter().any(|reason| reason.is_blocking) {
+            reasons.notes(
+                ReasonKind::Ready,
+                format!("it waits in queue '{}' since {}", queue.name, message.message_enqueue_time),
+                "a session that holds its conversation group has to commit or roll back first",
+            );
+        }
+        Ok(())
+    }
+
+    async fn explain_message(&self, message: PeekedMessage) -> Result<Explanation> {
+        let mut reasons = Reasons::default();
+        let status = self.status().await?;
+        if message.state == super::peek::MessageState::Quarantined {
+            reasons.blocks(
+                ReasonKind::Quarantined,
+                "poison handling has set its conversation group aside",
+                format!("find out why it is rolled back, then `dialoq release {}`", message.conversation_group_id),
+            );
+        }
+        let filter = MessageFilter { conversation: Some(message.conversation_handle), ..MessageFilter::default() };
+        let first = self.messages(None, &filter, None, 1, 0).await?.pop();
+        if let Some(first) = first.filter(|first| first.message_id != message.message_id) {
+            reasons.notes(
+                ReasonKind::Ahead,
+                format!("message {} of its conversation comes first", first.message_sequence_number),
+                "",
+            );
+        }
+        self.waiting_reasons(&status, &message, &mut reasons).await?;
+        let summary = format!(
+            "message {} of conversation {}, of type '{}', in queue '{}' at level {}",
+            message.message_sequence_number,
+            message.conversation_handle,
+            message.message_type_name,
+            message.queue,
+            message.priority
+        );
+        Ok(reasons.of(SubjectKind::Message, message.message_id.to_string(), summary))
+    }
+
+    async fn explain_undelivered(&self, message: WaitingMessage) -> Result<Explanation> {
+        let mut reasons = Reasons::default();
+        self.broker_reasons(&self.status().await?, &mut reasons);
+        self.undelivered_reason(&message, &mut reasons);
+        let first = self.undelivered(Some(message.conversation_handle), None, 1, 0).await?.pop();
+        if let Some(first) = first.filter(|first| first.message_id != message.message_id) {
+            self.undelivered_reason(&first, &mut reasons);
+        }
+        let summary = format!(
+            "message {} of conversation {} on its way to service '{}'",
+            message.message_sequence_number, message.conversation_handle, message.to_service_name
+        );
+        Ok(reasons.of(SubjectKind::Message, message.message_id.to_string(), summary))
+    }
+
+    async fn explain_work_queue(&self, name: &str) -> Result<Explanation> {
+        let mut reasons = Reasons::default();
+        let queues = self.work_queues().await?;
+        let summary = match queues.into_iter().find(|queue| queue.name == name) {
+            None => format!("work queue '{name}'"),
+            Some(queue) => {
+                work_reasons(&queue, &mut reasons);
+                format!(
+                    "work queue '{name}' has {} ready, {} taken and {} scheduled",
+                    jobs(queue.ready),
+                    queue.taken,
+                    queue.scheduled
+                )
+            }
+        };
+        let catalog = self.catalog();
+        if let Some(settings) = catalog.work_queue(name).map(|queue| &queue.settings) {
+            use crate::protocol::definition::WorkNumber as N;
+            let limits = [N::MaxTaken, N::MaxTakenPerKey, N::RateJobs, N::KeyRateJobs];
+            let limits = limits
+                .into_iter()
+                .filter_map(|number| Some(format!("{} = {}", number.word(), settings.limit(number)?)));
+            let limits = limits.collect::<Vec<_>>().join(", ");
+            if !limits.is_empty() {
+                reasons.notes(ReasonKind::Limited, format!("it has limits: {limits}"), "");
+            }
+        }
+        Ok(reasons.of(SubjectKind::WorkQueue, name.to_owned(), summary))
+    }
+}
+
+fn off_reason(queue: &QueueStatus, reasons: &mut Reasons) {
+    if queue.is_receive_enabled {
+        return;
+    }
+    let why = match &queue.off {
+        None => String::new(),
+        Some(off) => match (off.by, &off.reason) {
+            (OffBy::Poison, _) => format!(" since {} by poison handling, after five rollbacks in a row", off.since),
+            (OffBy::Statement, Some(reason)) => format!(" since {}: {reason}", off.since),
+            (OffBy::Statement, None) => format!(" since {} by a statement that gave no reason", off.since),
+        },
+    };
+    let is_poison = queue.off.as_ref().is_some_and(|off| off.by == OffBy::Poison);
+    let advice =
+        format!("{}`dialoq resume {}`", if is_poison { "find out why they happened, then " } else { "" }, queue.name);
+    reasons.blocks(ReasonKind::QueueOff, format!("queue '{}' is off{why}", queue.name), advice);
+}
+
+fn work_reasons(queue: &WorkQueueStatus, reasons: &mut Reasons) {
+    let name = &queue.name;
+    if !queue.is_enabled {
+        reasons.blocks(ReasonKind::Paused, "it is paused", format!("`dialoq work resume {name}`"));
+    }
+    if queue.scheduled > 0 {
+        let what = format!("{} wait for their time: a delay, or the back-off after a failure", jobs(queue.scheduled));
+        reasons.notes(ReasonKind::NotDue, what, format!("`dialoq work jobs {name} --state scheduled` shows when"));
+    }
+    if queue.dead > 0 {
+        let what = format!("{} used up their attempts", jobs(queue.dead));
+        reasons.notes(ReasonKind::Dead, what, format!("`dialoq work redrive {name}` gives them new ones"));
+    }
+    match (queue.ready, queue.taken) {
+        (0, 0) => reasons.notes(ReasonKind::Empty, "no job is ready", ""),
+        (0, taken) => reasons.notes(ReasonKind::Readers, format!("{} are being worked on", jobs(taken)), ""),
+        (ready, 0) if queue.is_enabled => reasons.notes(
+            ReasonKind::NoReader,
+            format!("{} are ready and none is taken", jobs(ready)),
+            format!("see that a reader runs, such as `dialoq work run {name}`"),
+        ),
+        (ready, taken) => {
+            reasons.notes(ReasonKind::Readers, format!("{} are ready, {taken} are being worked on", jobs(ready)), "");
+        }
+    }
+}
+
+fn messages(number: u64) -> String {
+    if number == 1 { "1 message".to_owned() } else { format!("{number} messages") }
+}
+
+fn jobs(number: u64) -> String {
+    if number == 1 { "1 job".to_owned() } else { format!("{number} jobs") }
+}

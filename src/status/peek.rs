@@ -1,0 +1,321 @@
+//! Messages seen without receiving them.
+
+use super::names::NameKind;
+use super::{as_maybe_text, as_text, read};
+use crate::broker::Broker;
+use crate::error::{Error, Result};
+use crate::id::{ConversationHandle, GroupId, MessageId};
+use crate::jsonl::{BodyText, to_base64};
+use crate::protocol::system;
+use crate::store::{SqlRow, SqlValue};
+use crate::time::Timestamp;
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+
+/// The most messages of one answer.
+pub const MOST_MESSAGES: u32 = 10_000;
+/// The most bytes of the body of a message in an answer, if nothing else is asked for.
+pub const SHOWN_BODY_BYTES: u32 = 16 << 10;
+
+/// Which messages of a queue are meant; the default is all that wait.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MessageFilter {
+    /// Of this conversation.
+    pub conversation: Option<ConversationHandle>,
+    /// Of this message type.
+    pub message_type: Option<String>,
+    /// Of this service.
+    pub service: Option<String>,
+    /// Arrived before this moment.
+    pub before: Option<Timestamp>,
+    /// Also those that RETENTION keeps: received ones, and copies of those sent.
+    pub with_kept: bool,
+}
+
+/// The state of a message in a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MessageState {
+    /// It waits for a RECEIVE.
+    Waiting,
+    /// Poison handling has set its conversation group aside.
+    Quarantined,
+    /// It was received, and RETENTION keeps it.
+    Received,
+    /// A copy of a message that was sent, which RETENTION keeps.
+    Sent,
+}
+
+/// The body of a message as far as it was read. Serializes as `body` (text, or null for none) or `body_base64`, with
+/// `body_bytes`, its whole length, and `is_body_cut`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeekedBody {
+    /// Its first bytes; empty if there is no body.
+    pub bytes: Vec<u8>,
+    /// Its whole length.
+    pub length: u64,
+}
+
+impl PeekedBody {
+    /// Whether there are more bytes than were read.
+    pub fn is_cut(&self) -> bool {
+        self.length > self.bytes.len() as u64
+    }
+
+    /// The first bytes without the last character of a text that was cut in its middle.
+    fn whole_characters(&self) -> &[u8] {
+        match std::str::from_utf8(&self.bytes) {
+            Err(error) if self.is_cut() && error.error_len().is_none() => &self.bytes[..error.valid_up_to()],
+            _ => &self.bytes,
+        }
+    }
+
+    /// What the bytes are: text, or something else.
+    pub fn text(&self) -> BodyText<'_> {
+        BodyText::of(Some(self.whole_characters()))
+    }
+
+    fn read(row: &SqlRow) -> Result<Self> {
+        let bytes = row.get::<Option<Vec<u8>>>("body")?.unwrap_or_default();
+        Ok(Self { bytes, length: super::count(row, "body_bytes")? })
+    }
+}
+
+impl Serialize for PeekedBody {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_struct("PeekedBody", 3)?;
+        match self.text() {
+            BodyText::Absent => map.serialize_field("body", &())?,
+            BodyText::Text(text) => map.serialize_field("body", text)?,
+            BodyText::Utf16(text, _) => map.serialize_field("body", &text)?,
+            BodyText::Binary(bytes) => map.serialize_field("body_base64", &to_base64(bytes))?,
+        }
+        map.serialize_field("body_bytes", &self.length)?;
+        map.serialize_field("is_body_cut", &self.is_cut())?;
+        map.end()
+    }
+}
+
+/// A message in a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PeekedMessage {
+    /// Its queue.
+    pub queue: String,
+    /// Its state.
+    pub state: MessageState,
+    /// Its level, 1 to 10.
+    pub priority: u64,
+    /// Its place in the order of arrival.
+    pub queuing_order: i64,
+    /// Its conversation group.
+    pub conversation_group_id: GroupId,
+    /// The side that receives it.
+    pub conversation_handle: ConversationHandle,
+    /// Its place in the conversation.
+    pub message_sequence_number: i64,
+    /// The service it is for.
+    pub service_name: String,
+    /// The contract of its conversation.
+    pub service_contract_name: Option<String>,
+    /// Its type.
+    pub message_type_name: String,
+    /// Its id.
+    pub message_id: MessageId,
+    /// When it arrived. Serializes as UTC text with milliseconds.
+    #[serde(serialize_with = "as_text")]
+    pub message_enqueue_time: Timestamp,
+    /// Its body, as far as it was read.
+    #[serde(flatten)]
+    pub body: PeekedBody,
+    /// Code and text of an Error message.
+    pub error: Option<PeekedError>,
+}
+
+/// The content of an Error message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PeekedError {
+    /// Below zero if the broker made it.
+    pub code: i32,
+    /// What went wrong.
+    pub description: String,
+}
+
+/// A message that waits to be delivered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WaitingMessage {
+    /// The side that sent it.
+    pub conversation_handle: ConversationHandle,
+    /// The service of that side.
+    pub from_service_name: Option<String>,
+    /// The service it is for.
+    pub to_service_name: String,
+    /// Its level, 1 to 10.
+    pub priority: u64,
+    /// Its place in the conversation.
+    pub message_sequence_number: i64,
+    /// Its type.
+    pub message_type_name: Option<String>,
+    /// Its id.
+    pub message_id: MessageId,
+    /// Whether it is the end of the conversation.
+    pub is_end_of_dialog: bool,
+    /// Whether it is an Error.
+    pub is_conversation_error: bool,
+    /// Since when it waits. Serializes as UTC text with milliseconds.
+    #[serde(serialize_with = "as_text")]
+    pub since: Timestamp,
+    /// Why; empty behind an earlier message of its conversation.
+    pub transmission_status: String,
+    /// Its body, as far as it was read.
+    #[serde(flatten)]
+    pub body: PeekedBody,
+}
+
+/// What the head of a queue looks like.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Peek {
+    /// The queue, as declared.
+    pub queue: String,
+    /// Whether RECEIVE is allowed.
+    pub is_receive_enabled: bool,
+    /// Since when it is off, if that is stored.
+    #[serde(serialize_with = "as_maybe_text")]
+    pub off_since: Option<Timestamp>,
+    /// The messages, those that RECEIVE gives first at the top. Groups that other sessions hold are passed over by RECEIVE,
+    /// but not here.
+    pub messages: Vec<PeekedMessage>,
+    /// Whether there are more than were asked for.
+    pub has_more: bool,
+}
+
+impl Broker {
+    /// The messages of a queue, without receiving them: also of a queue that is off, and of groups that a session holds.
+    /// At most `top`, with at most `body_bytes` of each body. No lock is taken.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
+    /// # use dialoq::{Act, status::MessageFilter};
+    /// # let broker = dialoq::testing::TestBroker::in_memory().await?;
+    /// broker.execute("CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT])").await?;
+    /// let dialog = broker.begin_dialog("s", "s").await?;
+    /// broker.send(dialog, "DEFAULT", "x").await?;
+    /// let peek = broker.peek("q", &MessageFilter::default(), 10, 1024).await?;
+    /// assert_eq!(peek.messages[0].body.bytes, b"x");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// 60002 no such queue; else those of [`Broker::query`].
+    pub async fn peek(&self, queue: &str, filter: &MessageFilter, top: u32, body_bytes: u32) -> Result<Peek> {
+        let catalog = self.catalog();
+        let found = catalog.queue(queue).ok_or_else(|| self.unknown(NameKind::Queue, queue))?;
+        let top = top.clamp(1, MOST_MESSAGES);
+        let mut messages = self.messages(Some(&found.name), filter, None, top + 1, body_bytes).await?;
+        let has_more = messages.len() > top as usize;
+        messages.truncate(top as usize);
+        Ok(Peek {
+            queue: found.name.to_string(),
+            is_receive_enabled: found.is_receive_enabled,
+            off_since: found.off.as_ref().and_then(|off| off.since),
+            messages,
+            has_more,
+        })
+    }
+
+    /// 60002
+    pub(super) fn unknown(&self, kind: NameKind, name: &str) -> Error {
+        Error::object_not_found(kind.words(), name)
+    }
+
+    pub(super) async fn messages(
+        &self,
+        queue: Option<&str>,
+        filter: &MessageFilter,
+        message: Option<MessageId>,
+        top: u32,
+        body_bytes: u32,
+    ) -> Result<Vec<PeekedMessage>> {
+        let follows_levels = self.catalog().settings.is_honor_broker_priority_on;
+        let text = |text: Option<String>| text.map_or(SqlValue::Null, SqlValue::Text);
+        let params = vec![
+            text(queue.map(str::to_owned)),
+            text(filter.conversation.map(|handle| handle.to_string())),
+            text(filter.message_type.clone()),
+            text(message.map(|id| id.0.to_string())),
+            SqlValue::Integer(i64::from(filter.with_kept)),
+            SqlValue::Integer(i64::from(follows_levels)),
+            SqlValue::Integer(i64::from(body_bytes.min(i32::MAX as u32))),
+            SqlValue::Integer(i64::from(top)),
+            filter.before.map_or(SqlValue::Null, |before| SqlValue::Integer(before.0)),
+            text(filter.service.clone()),
+        ];
+        let query = self.shared_store().texts().inspect.messages;
+        self.query(query, params).await?.rows.iter().map(peeked).collect()
+    }
+
+    pub(super) async fn undelivered(
+        &self,
+        conversation: Option<ConversationHandle>,
+        message: Option<MessageId>,
+        top: u32,
+        body_bytes: u32,
+    ) -> Result<Vec<WaitingMessage>> {
+        let text = |text: Option<String>| text.map_or(SqlValue::Null, SqlValue::Text);
+        let params = vec![
+            text(conversation.map(|handle| handle.to_string())),
+            text(message.map(|id| id.0.to_string())),
+            SqlValue::Integer(i64::from(body_bytes.min(i32::MAX as u32))),
+            SqlValue::Integer(i64::from(top)),
+        ];
+        let query = self.shared_store().texts().inspect.undelivered;
+        self.query(query, params).await?.rows.iter().map(waiting).collect()
+    }
+}
+
+fn peeked(row: &SqlRow) -> Result<PeekedMessage> {
+    let message_type_name = row.get::<Option<String>>("message_type_name")?.unwrap_or_default();
+    let body = PeekedBody::read(row)?;
+    let error = (message_type_name == system::ERROR).then(|| system::parse_error_body(&body.bytes)).flatten();
+    Ok(PeekedMessage {
+        queue: row.get("queue_name")?,
+        state: match row.get::<i64>("status")? {
+            0 => MessageState::Received,
+            3 => MessageState::Sent,
+            _ if read::is(row, "is_quarantined")? => MessageState::Quarantined,
+            _ => MessageState::Waiting,
+        },
+        priority: super::count(row, "priority")?,
+        queuing_order: row.get("queuing_order")?,
+        conversation_group_id: GroupId(read::id(row, "conversation_group_id")?),
+        conversation_handle: ConversationHandle(read::id(row, "conversation_handle")?),
+        message_sequence_number: row.get("sequence")?,
+        service_name: row.get("service_name")?,
+        service_contract_name: row.get("service_contract_name")?,
+        message_type_name,
+        message_id: MessageId(read::id(row, "message_id")?),
+        message_enqueue_time: read::time(row, "enqueued_at")?,
+        error: error.map(|(code, description)| PeekedError { code, description }),
+        body,
+    })
+}
+
+fn waiting(row: &SqlRow) -> Result<WaitingMessage> {
+    Ok(WaitingMessage {
+        conversation_handle: ConversationHandle(read::id(row, "conversation_handle")?),
+        from_service_name: row.get("from_service")?,
+        to_service_name: row.get("to_service")?,
+        priority: super::count(row, "priority")?,
+        message_sequence_number: row.get("sequence")?,
+        message_type_name: row.get("message_type_name")?,
+        message_id: MessageId(read::id(row, "message_id")?),
+        is_end_of_dialog: read::is(row, "is_end_of_dialog")?,
+        is_conversation_error: read::is(row, "is_conversation_error")?,
+        since: read::time(row, "enqueued_at")?,
+        transmission_status: row.get::<Option<String>>("transmission_status")?.unwrap_or_default(),
+        body: PeekedBody::read(row)?,
+    })
+}

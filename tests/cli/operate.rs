@@ -1,0 +1,227 @@
+//! Operators' verbs: look, explain, pause, purge, end many, apply again.
+
+use crate::shop::{SEND_ORDER, SHOP, Shop, body, lines, text};
+
+/// The exit code, standard output and standard error.
+fn run(shop: &Shop, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = shop.run_with(arguments, b"");
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_send_says_that_it_waits_for_a_name_that_does_not_exist() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let arguments = ["send", "--from", "//shop/Checkout", "--to", "//shop/OrdrService", "--contract", "//shop/Orders"];
+    let arguments = [&arguments[..], &["--type", "//shop/PlaceOrder", "a", "b"]].concat();
+    let (code, out, error) = run(&shop, &arguments);
+    assert_eq!(code, Some(5), "{error}");
+    assert!(out.contains("2 messages sent"), "{out}");
+    let line = "warning: 2 messages: waits in the transmission queue: 9793: no service of that name exists here; \
+                no service '//shop/OrdrService'; did you mean '//shop/OrderService'?";
+    assert_eq!(error.trim_end(), line);
+    let (code, out, _) = run(&shop, &[&["--json"], &arguments[..]].concat());
+    let delivery = &lines(&out)[0]["delivery"];
+    assert_eq!((code, &delivery["outcome"], &delivery["code"]), (Some(5), &"waits".into(), &9793.into()));
+    assert_eq!((&delivery["is_mistake"], &delivery["messages"]), (&true.into(), &2.into()));
+}
+
+#[test]
+fn a_send_says_that_it_was_refused() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    // --contract forgotten: the contract DEFAULT, which the service does not accept.
+    let (code, out, error) = run(&shop, &["send", "--from", "//shop/Checkout", "--to", "//shop/OrderService", "hello"]);
+    assert_eq!(code, Some(4), "{error}");
+    assert!(out.contains("1 message sent"), "{out}");
+    for part in ["refused: 1 conversation", "-8408", "accepts '//shop/Orders'", "--contract"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    shop.ok_with(&["apply", "-"], b"ALTER MESSAGE TYPE [//shop/PlaceOrder] VALIDATION = JSON");
+    let (code, _, error) = run(&shop, &[SEND_ORDER, &["not json"]].concat());
+    assert_eq!(code, Some(4), "{error}");
+    assert!(error.contains("-8430") && error.contains("VALIDATION"), "{error}");
+    // Ended in the same commit, the conversation is gone on this side.
+    let (code, _, error) = run(&shop, &[SEND_ORDER, &["--end", "not json"]].concat());
+    assert_eq!(code, Some(4), "{error}");
+}
+
+#[test]
+fn many_sends_are_summed_up_by_reason() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"ALTER MESSAGE TYPE [//shop/PlaceOrder] VALIDATION = JSON");
+    let input: String = (0..1_200)
+        .map(|number| format!("{{\"body\":{}}}\n", if number % 3 == 0 { "\"bad\"" } else { "{\"n\":1}" }))
+        .collect();
+    let output = shop.run_with(&[SEND_ORDER, &["--dialog-per-message"]].concat(), input.as_bytes());
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{error}");
+    assert_eq!(error.lines().count(), 1, "one line for each distinct outcome: {error}");
+    assert!(error.starts_with("refused: 400 conversations: refused with Error -8430"), "{error}");
+    let output = shop.run_with(&[&["--json"], SEND_ORDER, &["--dialog-per-message"]].concat(), input.as_bytes());
+    let found = lines(&text(&output.stdout));
+    let refused = found.iter().filter(|line| line["delivery"]["outcome"] == "refused").count();
+    let delivered = found.iter().filter(|line| line["delivery"]["outcome"] == "delivered").count();
+    assert_eq!((refused, delivered), (400, 800));
+}
+
+#[test]
+fn a_queue_that_is_off_or_busy_is_no_failure_of_a_send() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok(&[SEND_ORDER, &["first"]].concat());
+    let paused = shop.ok(&["pause", "orders", "--reason", "stock taking"]);
+    assert_eq!(paused.trim_end(), "paused queue 'orders'");
+    assert!(shop.ok(&["pause", "orders"]).contains("was paused already"));
+    let (code, _, error) = run(&shop, &[SEND_ORDER, &["second"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.contains("11219") && error.contains("stock taking"), "{error}");
+    assert!(shop.fails(1, &["receive", "orders"]).contains("9617"));
+    let findings = shop.run_with(&["doctor"], b"");
+    assert_eq!(findings.status.code(), Some(3));
+    assert!(text(&findings.stdout).contains("stock taking"), "{}", text(&findings.stdout));
+    assert_eq!(shop.ok(&["resume", "orders"]).trim_end(), "resumed queue 'orders'");
+    assert_eq!(shop.bodies("orders"), ["first", "second"]);
+    assert_eq!(shop.ok(&["doctor"]).trim_end(), "no fault was found");
+    assert!(shop.fails(1, &["pause", "oders"]).contains("did you mean 'orders'?"));
+}
+
+#[test]
+fn missing_names_come_with_the_nearest_one() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    for (arguments, near) in [
+        (vec!["receive", "oders"], "'orders'"),
+        (vec!["peek", "order"], "'orders'"),
+        (vec!["explain", "Orders2"], "'orders'"),
+        (vec!["send", "--from", "//shop/Chekout", "--to", "//shop/OrderService", "x"], "'//shop/Checkout'"),
+        (
+            vec!["send", "--from", "//shop/Checkout", "--to", "//shop/OrderService", "--contract", "//shop/Order", "x"],
+            "'//shop/Orders'",
+        ),
+    ] {
+        let error = shop.fails(1, &arguments);
+        assert!(error.contains(&format!("did you mean {near}?")), "{arguments:?}: {error}");
+    }
+    let error = shop.fails(1, &["receive", "something_else"]);
+    assert!(!error.contains("did you mean"), "{error}");
+}
+
+#[test]
+fn a_queue_is_looked_at_without_receiving() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    assert!(shop.fails(3, &["peek", "orders"]).contains("no such message"));
+    let handle = shop.order(&["{\"sku\":\"A-1\"}", "\u{1b}[31mred"]);
+    let shown = shop.ok(&["peek", "orders"]);
+    assert!(shown.contains("{\"sku\":\"A-1\"}") && shown.contains("\\u{1b}[31mred"), "{shown}");
+    let seen = shop.json(&["--json", "peek", "orders", "--top", "1"]);
+    assert_eq!((seen.len(), body(&seen[0])), (1, "{\"sku\":\"A-1\"}".to_owned()));
+    assert_eq!(seen[0]["state"], "waiting");
+    let hex = shop.ok(&["peek", "orders", "--top", "1", "--body", "--as", "hex"]);
+    assert!(hex.contains("7b22736b75223a22412d31227d"), "{hex}");
+    let pretty = shop.ok(&["peek", "orders", "--top", "1", "--body", "--as", "json"]);
+    assert!(pretty.contains("  \"sku\": \"A-1\""), "{pretty}");
+
+    let shown = shop.ok(&["show", &handle]);
+    assert!(shown.contains("CONVERSING") && shown.contains("//shop/Checkout") && shown.contains("A-1"), "{shown}");
+    let found = &shop.json(&["--json", "show", &handle])[0];
+    assert_eq!(found["sides"][1]["messages"].as_array().map(Vec::len), Some(2));
+    assert!(shop.ok(&["timer", &handle, "2h"]).contains("7200 s"));
+    assert!(shop.ok(&["show", &handle]).contains("timer fires"));
+    assert!(shop.ok(&["timer", &handle, "--cancel"]).contains("taken back"));
+    let target = found["sides"][1]["conversation_handle"].as_str().unwrap();
+    assert!(shop.ok(&["reprioritise", "9", target]).contains("has level 9"));
+    assert_eq!(shop.json(&["--json", "peek", "orders"])[0]["priority"], 9);
+    shop.fails(1, &["show", "00000000-0000-0000-0000-000000000001"]);
+    assert!(shop.fails(1, &["move", &handle, "00000000-0000-0000-0000-000000000001"]).contains("8436"));
+
+    let explained = shop.ok(&["explain", "orders"]);
+    assert!(explained.contains("holds 2 messages") && explained.contains("dialoq activate orders"), "{explained}");
+    assert_eq!(shop.json(&["--json", "explain", target])[0]["kind"], "conversation");
+    assert_eq!(shop.bodies("orders").len(), 2, "nothing was received");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_group_set_aside_is_released() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"ALTER QUEUE orders WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)");
+    shop.order(&["poison"]);
+    let mut running = shop.start(&["--json", "activate", "orders", "--exec", "false"]);
+    let mut failures = 0;
+    while failures < 5 {
+        let line = running.line();
+        assert!(!line.is_empty(), "the events ended after {failures} failures");
+        failures += usize::from(lines(&line)[0]["event"] == "failed");
+    }
+    running.interrupt();
+    drop(running.output.take());
+    running.end();
+    let seen = &shop.json(&["--json", "peek", "orders"])[0];
+    assert_eq!(seen["state"], "quarantined", "{seen}");
+    let explained = shop.ok(&["explain", seen["message_id"].as_str().unwrap()]);
+    assert!(explained.contains("! poison handling has set its conversation group aside"), "{explained}");
+    shop.ok(&["release", seen["conversation_handle"].as_str().unwrap()]);
+    assert_eq!(shop.json(&["--json", "peek", "orders"])[0]["state"], "waiting");
+}
+
+#[test]
+fn changes_of_many_are_previewed_and_confirmed() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let handle = shop.order(&["a", "b"]);
+    let (code, out, error) = run(&shop, &["purge", "orders"]);
+    assert_eq!(code, Some(6), "{error}");
+    assert!(
+        out.contains("would purge") && out.contains("//shop/PlaceOrder") && error.contains("--yes"),
+        "{out}{error}"
+    );
+    assert_eq!(shop.json(&["--json", "peek", "orders"]).len(), 2, "nothing has changed");
+    assert!(shop.ok(&["purge", "orders", "--yes"]).contains("removed 2 messages"));
+    assert!(shop.fails(3, &["purge", "orders", "--yes"]).contains("no message"));
+    shop.ok(&["send", "--conversation", &handle, "--type", "//shop/PlaceOrder", "goes on"]);
+
+    shop.order(&["c"]);
+    assert!(shop.fails(1, &["end", "--all"]).contains("without a filter"));
+    assert!(
+        shop.fails(1, &["end", "--all", "--service", "//shop/Chekout"]).contains("did you mean '//shop/Checkout'?")
+    );
+    let ending = ["end", "--all", "--service", "//shop/Checkout", "--state", "CONVERSING"];
+    let (code, out, _) = run(&shop, &ending);
+    assert_eq!(code, Some(6));
+    assert!(out.contains(&handle), "{out}");
+    let (code, out, _) = run(&shop, &[&["--json"], &ending[..]].concat());
+    assert_eq!((code, &lines(&out)[0]["conversations"]), (Some(6), &2.into()));
+    let found = shop.json(&[&["--json"], &ending[..], &["--yes"]].concat());
+    assert_eq!(found[1]["changed"], 2, "{found:?}");
+    shop.fails(3, &[&ending[..], &["--yes"]].concat());
+    assert!(shop.ok(&["reprioritise", "2", "--queue", "orders", "--yes"]).contains("2 changed"));
+    shop.fails(1, &["reprioritise", "2"]);
+}
+
+#[test]
+fn definitions_are_applied_twice_and_previewed() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    let first = shop.ok_with(&["apply", "-", "--ensure"], SHOP.as_bytes());
+    assert!(first.contains("created queue 'orders'") && first.contains("created service '//shop/Checkout'"), "{first}");
+    let dump = shop.ok(&["dump"]);
+    let second = shop.ok_with(&["apply", "-", "--ensure"], SHOP.as_bytes());
+    assert_eq!(second.trim_end(), "applied standard input; nothing has changed");
+    assert_eq!(shop.ok(&["dump"]), dump);
+    assert!(shop.fails_with(1, &["apply", "-"], SHOP.as_bytes()).contains("60001"));
+
+    let more = b"CREATE QUEUE orders; CREATE QUEUE extra";
+    let diff = shop.ok_with(&["apply", "-", "--ensure", "--dry-run"], more);
+    assert_eq!(diff.trim_end(), "+ CREATE QUEUE [extra];");
+    let diff = shop.ok_with(&["apply", "-", "--dry-run"], b"ALTER QUEUE orders WITH RETENTION = ON");
+    assert_eq!(diff.trim_end(), "- CREATE QUEUE [orders];\n+ CREATE QUEUE [orders] WITH RETENTION = ON;");
+    assert_eq!(shop.ok(&["dump"]), dump, "a dry run changes nothing");
+    let error = shop.fails_with(1, &["apply", "-", "--dry-run"], b"CREATE QUEUE a;\nDROP QUEUE nothing");
+    assert!(error.contains("-:2:1") || error.contains("standard input:2:1"), "{error}");
+    let printed = shop.ok_with(&["--json", "apply", "-"], b"ALTER QUEUE orders WITH RETENTION = ON");
+    assert_eq!(lines(&printed)[0]["changes"][0]["kind"], "altered", "{printed}");
+}

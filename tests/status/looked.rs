@@ -1,0 +1,317 @@
+//! What became of messages, what waits in a queue, why it does not move, and changes of many: on every store. Each is read by
+//! a second broker too, which on SQLite works through the owner of the file.
+
+use crate::servers::Store;
+use crate::{HOUR, Patient, broker, dialog};
+use dialoq::define::DefinitionChangeKind;
+use dialoq::protocol::{ConversationState, EndForm};
+use dialoq::status::{
+    ConversationFilter, DeliveryOutcome, MessageFilter, MessageState, NameKind, ReasonKind, SentOn, SubjectKind,
+};
+use dialoq::testing::START;
+use dialoq::{Act, Broker, ConversationHandle, Level, Timestamp};
+
+/// The same broker, another that is open at the same time, and one that only reads.
+async fn doors(broker: &Patient) -> [Broker; 3] {
+    let url = broker.database.url();
+    let options = dialoq::OpenOptions::new().clock(broker.clock.clone());
+    let guest = Broker::open_with(url, options).await.unwrap();
+    [broker.broker.clone(), guest, Broker::open_read_only(url).await.unwrap()]
+}
+
+async fn outcome(broker: &Broker, sent: impl Into<SentOn>) -> DeliveryOutcome {
+    broker.deliveries([sent.into()]).await.unwrap().remove(0).outcome
+}
+
+pub(crate) async fn deliveries_say_what_became_of_messages(store: Store) {
+    let broker = broker(store).await;
+    broker
+        .execute(
+            "CREATE MESSAGE TYPE xml VALIDATION = WELL_FORMED_XML; CREATE CONTRACT strict (xml SENT BY ANY);
+             ALTER SERVICE worker (ADD CONTRACT strict); CREATE CONTRACT other ([DEFAULT] SENT BY ANY)",
+        )
+        .await
+        .unwrap();
+    let good = dialog(&broker).await;
+    let lost = broker.begin_dialog("client", "woker").await.unwrap();
+    broker.send(lost, "DEFAULT", "x").await.unwrap();
+    broker.send(lost, "DEFAULT", "y").await.unwrap();
+    let wrong = broker.begin_dialog("client", "worker").contract("other").await.unwrap();
+    broker.send(wrong, "DEFAULT", "x").await.unwrap();
+    let body = broker.begin_dialog("client", "worker").contract("strict").await.unwrap();
+    broker.send(body, "xml", "no xml").await.unwrap();
+    // Sent and ended in one commit: only the other side, or nothing, is left of it.
+    let tx = broker.begin().await.unwrap();
+    let gone = tx.begin_dialog("client", "worker").contract("other").with_ids().await.unwrap();
+    tx.send(gone.handle, "DEFAULT", "x").await.unwrap();
+    tx.end(gone.handle).await.unwrap();
+    let ended = tx.begin_dialog("client", "worker").with_ids().await.unwrap();
+    tx.send(ended.handle, "DEFAULT", "x").await.unwrap();
+    tx.end(ended.handle).await.unwrap();
+    tx.commit().await.unwrap();
+    let app = dialog(&broker).await;
+    let batch = broker.receive("work").conversation(target_of(&broker, app).await).await.unwrap().unwrap();
+    broker.end_with_error(batch.first().handle(), 42, "of our own").await.unwrap();
+
+    for door in doors(&broker).await {
+        let sent: Vec<SentOn> =
+            vec![good.into(), lost.into(), wrong.into(), body.into(), gone.into(), ended.into(), app.into()];
+        let all: Vec<_> = door.deliveries(sent).await.unwrap().into_iter().map(|delivery| delivery.outcome).collect();
+        assert_eq!(all[0], DeliveryOutcome::Delivered);
+        let DeliveryOutcome::Waits { code, messages, is_mistake, .. } = &all[1] else { panic!("{:?}", all[1]) };
+        assert_eq!((*code, *messages, *is_mistake), (Some(9793), 2, true));
+        assert!(all[1].to_string().contains("no service 'woker'; did you mean 'worker'?"), "{}", all[1]);
+        let DeliveryOutcome::Refused { code, .. } = &all[2] else { panic!("{:?}", all[2]) };
+        assert_eq!(*code, Some(-8408));
+        assert!(all[2].to_string().contains("accepts 'DEFAULT', 'strict'"), "{}", all[2]);
+        let DeliveryOutcome::Refused { code, .. } = &all[3] else { panic!("{:?}", all[3]) };
+        assert_eq!(*code, Some(-9615));
+        assert!(matches!(all[4], DeliveryOutcome::Refused { .. }), "{:?}", all[4]);
+        assert_eq!(all[5], DeliveryOutcome::Delivered);
+        assert_eq!(all[6], DeliveryOutcome::Delivered, "an answer of the application is no refusal");
+        assert_eq!(door.did_you_mean(NameKind::Queue, "wrok").as_deref(), Some("work"));
+    }
+
+    broker.pause("work", Some("a count")).await.unwrap();
+    broker.send(good, "DEFAULT", "later").await.unwrap();
+    let waits = outcome(&broker, good).await;
+    assert!(matches!(waits, DeliveryOutcome::Waits { code: Some(11219), is_mistake: false, .. }), "{waits:?}");
+    assert!(waits.to_string().contains("a count"), "{waits}");
+    assert!(broker.resume("work").await.unwrap());
+    assert!(!broker.resume("work").await.unwrap(), "it was on already");
+    assert_eq!(outcome(&broker, good).await, DeliveryOutcome::Delivered);
+}
+
+async fn target_of(broker: &Broker, handle: ConversationHandle) -> ConversationHandle {
+    let found = broker.conversation(handle.0, 1, 0).await.unwrap();
+    found.sides.last().unwrap().side.conversation_handle
+}
+
+pub(crate) async fn a_queue_is_peeked_at_without_receiving(store: Store) {
+    let broker = broker(store).await;
+    let first = dialog(&broker).await;
+    broker.advance(HOUR);
+    broker.send(first, "DEFAULT", "grün, and more").await.unwrap();
+    let second = dialog(&broker).await;
+    broker.send(second, "DEFAULT", &[0xff_u8, 0, 1][..]).await.unwrap();
+    // A session that holds the group, and a queue that is off, change nothing.
+    let tx = broker.begin().await.unwrap();
+    tx.send(second, "DEFAULT", "not yet").await.unwrap();
+    for door in doors(&broker).await {
+        let all = door.peek("WORK", &MessageFilter::default(), 10, 4).await.unwrap();
+        assert_eq!((all.queue.as_str(), all.messages.len(), all.has_more), ("work", 4, false));
+        assert!(all.messages.iter().all(|message| message.state == MessageState::Waiting));
+        let cut = serde_json::to_value(&all.messages[1]).unwrap();
+        assert_eq!((&cut["body"], &cut["body_bytes"], &cut["is_body_cut"]), (&"grü".into(), &15.into(), &true.into()));
+        let cut = &all.messages[1];
+        assert_eq!((cut.message_sequence_number, cut.message_enqueue_time), (1, Timestamp(START.0 + 3_600_000_000)));
+        let binary = serde_json::to_value(&all.messages[3]).unwrap();
+        assert_eq!(binary["body_base64"], "/wAB");
+
+        let one = door.peek("work", &MessageFilter::default(), 1, 10).await.unwrap();
+        assert_eq!((one.messages.len(), one.has_more), (1, true));
+        let old = MessageFilter { before: Some(Timestamp(START.0 + 1)), ..MessageFilter::default() };
+        assert_eq!(door.peek("work", &old, 10, 10).await.unwrap().messages.len(), 1);
+        let of = MessageFilter { conversation: Some(all.messages[3].conversation_handle), ..MessageFilter::default() };
+        assert_eq!(door.peek("work", &of, 10, 10).await.unwrap().messages.len(), 2);
+        let none = MessageFilter { message_type: Some("none".into()), ..MessageFilter::default() };
+        assert!(door.peek("work", &none, 10, 10).await.unwrap().messages.is_empty());
+        assert_eq!(door.peek("wrk", &none, 10, 10).await.unwrap_err().code().0, 60002);
+    }
+    tx.rollback().await.unwrap();
+    broker.execute("ALTER QUEUE work WITH STATUS = OFF").await.unwrap();
+    let off = broker.peek("work", &MessageFilter::default(), 10, 10).await.unwrap();
+    assert_eq!((off.is_receive_enabled, off.messages.len()), (false, 4));
+    broker.resume("work").await.unwrap();
+    assert_eq!(broker.receive("work").await.unwrap().unwrap().len(), 2, "nothing was received");
+}
+
+pub(crate) async fn a_conversation_is_shown_from_both_sides(store: Store) {
+    let broker = broker(store).await;
+    broker.execute("ALTER QUEUE work WITH RETENTION = ON").await.unwrap();
+    let handle = dialog(&broker).await;
+    broker.send(handle, "DEFAULT", "waits").await.unwrap();
+    assert_eq!(broker.receive("work").top(1).await.unwrap().unwrap().len(), 1);
+    broker.timer(handle, HOUR).await.unwrap();
+    let target = target_of(&broker, handle).await;
+    for door in doors(&broker).await {
+        for id in [handle, target] {
+            let found = door.conversation(id.0, 10, 100).await.unwrap();
+            let [initiator, other] = &found.sides[..] else { panic!("{found:?}") };
+            assert_eq!((initiator.side.conversation_handle, other.side.conversation_handle), (handle, target));
+            assert_eq!((initiator.side.state, other.side.state_desc), (ConversationState::Conversing, "CONVERSING"));
+            assert_eq!((initiator.side.service_name.as_str(), other.side.queue.as_str()), ("client", "work"));
+            assert_eq!(initiator.side.dialog_timer, Some(Timestamp(START.0 + 3_600_000_000)));
+            assert_eq!(initiator.side.lifetime, Some(Timestamp(START.0 + 360_000_000_000)));
+            let bodies = |messages: &[dialoq::status::PeekedMessage]| -> Vec<_> {
+                messages.iter().map(|message| (message.state, message.body.bytes.clone())).collect()
+            };
+            assert_eq!(bodies(&other.messages), [(MessageState::Waiting, b"waits".to_vec())]);
+            assert_eq!(bodies(&other.kept), [(MessageState::Received, b"x".to_vec())]);
+        }
+        assert_eq!(door.conversation(uuid::Uuid::nil(), 1, 1).await.unwrap_err().code().0, 8426);
+    }
+    broker.execute("ALTER QUEUE work WITH STATUS = OFF").await.unwrap();
+    broker.send(handle, "DEFAULT", "held").await.unwrap();
+    let found = broker.conversation(handle.0, 10, 100).await.unwrap();
+    assert_eq!(found.sides[0].undelivered.len(), 1, "{found:?}");
+    assert!(found.sides[0].undelivered[0].transmission_status.starts_with("11219"), "{found:?}");
+    let json = serde_json::to_value(&found).unwrap();
+    assert_eq!(json["sides"][0]["undelivered"][0]["body"], "held");
+    assert_eq!(json["sides"][0]["dialog_timer"], "2026-01-01T01:00:00.000Z");
+}
+
+pub(crate) async fn what_does_not_move_is_explained(store: Store) {
+    let broker = broker(store).await;
+    let handle = dialog(&broker).await;
+    let lost = broker.begin_dialog("client", "woker").await.unwrap();
+    broker.send(lost, "DEFAULT", "x").await.unwrap();
+    let silent = broker.begin_dialog("client", "worker").await.unwrap();
+    let message = broker.peek("work", &MessageFilter::default(), 1, 0).await.unwrap().messages.remove(0);
+    broker.pause("work", Some("a count")).await.unwrap();
+    for door in doors(&broker).await {
+        let has = |explanation: &dialoq::status::Explanation, kind| {
+            explanation.reasons.iter().any(|reason| reason.kind == kind && reason.is_blocking)
+        };
+        for subject in ["work".to_owned(), "worker".into(), message.message_id.0.to_string(), handle.0.to_string()] {
+            let found = door.explain(&subject).await.unwrap();
+            assert!(has(&found, ReasonKind::QueueOff), "{subject}: {found:?}");
+            assert!(found.reasons[0].what.contains("since 2026-01-01T00:00:00.000Z: a count"), "{found:?}");
+        }
+        let found = door.explain(&lost.0.to_string()).await.unwrap();
+        assert_eq!(found.kind, SubjectKind::Conversation);
+        assert!(has(&found, ReasonKind::Undelivered) && found.reasons[0].advice.contains("'worker'"), "{found:?}");
+        assert!(has(&door.explain(&silent.0.to_string()).await.unwrap(), ReasonKind::NothingSent));
+        let unknown = door.explain("wrok").await.unwrap_err();
+        assert!(unknown.message().contains("did you mean 'work'?"), "{unknown}");
+        assert_eq!(door.explain(&uuid::Uuid::nil().to_string()).await.unwrap_err().code().0, 8426);
+    }
+    broker.resume("work").await.unwrap();
+    broker
+        .execute(
+            "CREATE WORK QUEUE jobs WITH STATUS = OFF, RATE_JOBS = 5;
+             ALTER QUEUE work WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)",
+        )
+        .await
+        .unwrap();
+    let found = broker.explain("jobs").await.unwrap();
+    assert_eq!((found.kind, found.reasons[0].kind), (SubjectKind::WorkQueue, ReasonKind::Paused));
+    assert!(found.reasons.iter().any(|reason| reason.what.contains("RATE_JOBS = 5")), "{found:?}");
+    for _ in 0..5 {
+        let tx = broker.begin().await.unwrap();
+        assert!(tx.receive("work").await.unwrap().is_some());
+        tx.rollback().await.unwrap();
+    }
+    let aside = broker.explain(&message.message_id.0.to_string()).await.unwrap();
+    assert_eq!(aside.reasons[0].kind, ReasonKind::Quarantined, "{aside:?}");
+    let peek = broker.peek("work", &MessageFilter::default(), 1, 0).await.unwrap();
+    assert_eq!(peek.messages[0].state, MessageState::Quarantined);
+    assert_eq!(broker.release(message.conversation_handle.0).await.unwrap(), message.conversation_group_id);
+    assert!(!broker.explain(&message.message_id.0.to_string()).await.unwrap().is_blocked());
+    assert_eq!(broker.release(uuid::Uuid::nil()).await.unwrap_err().code().0, 8436);
+}
+
+pub(crate) async fn a_purge_drops_messages_and_keeps_conversations(store: Store) {
+    let broker = broker(store).await;
+    broker
+        .execute(
+            "CREATE MESSAGE TYPE keep; CREATE CONTRACT c ([DEFAULT] SENT BY ANY, keep SENT BY ANY);
+                  ALTER SERVICE worker (ADD CONTRACT c)",
+        )
+        .await
+        .unwrap();
+    let mixed = broker.begin_dialog("client", "worker").contract("c").await.unwrap();
+    for message_type in ["DEFAULT", "DEFAULT", "keep", "DEFAULT"] {
+        broker.send(mixed, message_type, "x").await.unwrap();
+    }
+    let ended = dialog(&broker).await;
+    broker.end(ended).await.unwrap();
+    let held = dialog(&broker).await;
+    let only = MessageFilter { message_type: Some("DEFAULT".into()), ..MessageFilter::default() };
+    let (messages, left) = broker.purgeable("work", &only).await.unwrap();
+    assert_eq!((messages.len(), left), (4, 1), "one stands behind a message that stays");
+
+    let [_, guest, _] = doors(&broker).await;
+    let tx = broker.begin().await.unwrap();
+    let target = target_of(&broker, held).await;
+    tx.send(target, "DEFAULT", "holds its group").await.unwrap();
+    let purged = guest.purge("work", &only).await.unwrap();
+    assert_eq!((purged.messages, purged.ended, purged.left), (3, 0, 2), "{purged:?}");
+    tx.rollback().await.unwrap();
+
+    let purged = broker.purge("work", &MessageFilter::default()).await.unwrap();
+    assert_eq!((purged.messages, purged.ended, purged.left), (4, 1, 0), "{purged:?}");
+    assert!(broker.peek("work", &MessageFilter::default(), 1, 1).await.unwrap().messages.is_empty());
+    broker.send(mixed, "keep", "the conversation goes on").await.unwrap();
+    assert_eq!(broker.receive("work").await.unwrap().unwrap().len(), 1);
+
+    dialog(&broker).await;
+    broker.pause("work", None).await.unwrap();
+    assert_eq!(broker.purge("work", &MessageFilter::default()).await.unwrap_err().code().0, 9617);
+    assert_eq!(broker.purge("wok", &MessageFilter::default()).await.unwrap_err().code().0, 60002);
+    broker.resume("work").await.unwrap();
+    // A purge is no rollback: the queue stays on.
+    assert_eq!(broker.purge("work", &MessageFilter::default()).await.unwrap().messages, 1);
+}
+
+pub(crate) async fn many_conversations_are_ended_and_changed_by_a_filter(store: Store) {
+    let broker = broker(store).await;
+    let old = dialog(&broker).await;
+    broker.advance(HOUR);
+    let young = dialog(&broker).await;
+    let of = |service: &str, before| ConversationFilter {
+        service: Some(service.into()),
+        before,
+        ..ConversationFilter::default()
+    };
+    let [_, guest, reader] = doors(&broker).await;
+    for door in [&*broker, &guest, &reader] {
+        let sides = door.conversations(&of("client", Some(Timestamp(START.0 + 1))), 10).await.unwrap();
+        assert_eq!(sides.iter().map(|side| side.conversation_handle).collect::<Vec<_>>(), [old]);
+        assert_eq!(door.conversations(&of("client", None), 1).await.unwrap().len(), 1, "at most so many");
+    }
+    let queue = ConversationFilter { queue: Some("WORK".into()), ..ConversationFilter::default() };
+    let changed = guest.reprioritise_conversations(&queue, Level::new(9)).await.unwrap();
+    assert_eq!((changed.changed, changed.gone, changed.held), (2, 0, 0));
+    let levels = broker.peek("work", &MessageFilter::default(), 10, 0).await.unwrap();
+    assert!(levels.messages.iter().all(|message| message.priority == 9), "{levels:?}");
+
+    let form = EndForm::WithError { code: 7, description: "too old".into() };
+    let changed = guest.end_conversations(&of("client", Some(Timestamp(START.0 + 1))), form).await.unwrap();
+    assert_eq!((changed.changed, changed.gone, changed.held), (1, 0, 0));
+    assert_eq!(broker.conversations(&of("client", None), 10).await.unwrap()[0].conversation_handle, young);
+    let errors = ConversationFilter { state: Some(ConversationState::Error), ..ConversationFilter::default() };
+    let broken = broker.conversations(&errors, 10).await.unwrap();
+    assert_eq!(broken.len(), 1, "the other side got the Error: {broken:?}");
+    let changed = broker.end_conversations(&queue, EndForm::Cleanup).await.unwrap();
+    assert_eq!(changed.changed, 2);
+    assert!(broker.peek("work", &MessageFilter::default(), 1, 0).await.unwrap().messages.is_empty());
+    let form = EndForm::WithError { code: 0, description: String::new() };
+    let refused = broker.end_conversations(&of("client", None), form).await;
+    assert_eq!(refused.unwrap_err().code().0, 8424);
+}
+
+pub(crate) async fn a_script_is_ensured_twice_and_previewed(store: Store) {
+    let broker = broker(store).await;
+    let script = "CREATE QUEUE work; CREATE QUEUE more WITH RETENTION = ON;\nCREATE SERVICE extra ON QUEUE more";
+    let planned = broker.preview_ensure(script).unwrap();
+    let objects: Vec<_> = planned.iter().map(|change| (change.kind, change.object.as_str())).collect();
+    let created = DefinitionChangeKind::Created;
+    assert_eq!(objects, [(created, "queue 'more'"), (created, "service 'extra'")]);
+    assert!(planned[0].to_string().starts_with("+ CREATE QUEUE [more] WITH RETENTION = ON"), "{}", planned[0]);
+    assert!(broker.catalog().queue("more").is_none(), "a preview changes nothing");
+    broker.ensure_script(script).await.unwrap();
+    let dump = broker.dump();
+    assert!(broker.preview_ensure(script).unwrap().is_empty());
+    broker.ensure_script(script).await.unwrap();
+    assert_eq!(broker.dump(), dump, "the second time changes nothing");
+
+    let altered = broker.preview("ALTER QUEUE more WITH RETENTION = OFF; DROP SERVICE extra").unwrap();
+    let kinds: Vec<_> = altered.iter().map(|change| change.kind).collect();
+    assert_eq!(kinds, [DefinitionChangeKind::Altered, DefinitionChangeKind::Dropped]);
+    assert_eq!(altered[0].to_string(), "- CREATE QUEUE [more] WITH RETENTION = ON;\n+ CREATE QUEUE [more];");
+    let differs = broker.ensure_script("CREATE QUEUE home;\nCREATE QUEUE more WITH RETENTION = OFF").await.unwrap_err();
+    assert_eq!((differs.code().0, differs.position().map(|at| at.line)), (60001, Some(2)), "{differs}");
+    let other = broker.preview_ensure("DROP QUEUE more").unwrap_err();
+    assert_eq!((other.code().0, other.position().map(|at| at.line)), (60026, Some(1)), "{other}");
+}
