@@ -156,6 +156,7 @@ fn state(state: MessageState) -> &'static str {
     match state {
         MessageState::Waiting => "waits",
         MessageState::Quarantined => "set aside",
+        MessageState::Pausing => "pauses",
         MessageState::Received => "received, kept",
         MessageState::Sent => "sent, kept",
         _ => "?",

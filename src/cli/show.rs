@@ -59,8 +59,10 @@ fn side_text(details: &ConversationSideDetails) -> String {
         side.begun_at,
         side.conversation_group_id,
     );
-    if side.is_quarantined {
-        text.push_str(", set aside by poison handling");
+    match side.retry_at {
+        Some(at) => text.push_str(&format!(", pauses until {at}")),
+        None if side.is_quarantined => text.push_str(", set aside by poison handling"),
+        None => {}
     }
     if !details.related.is_empty() {
         text.push_str(&format!(" with {} more conversations", details.related.len()));

@@ -46,8 +46,11 @@ pub struct ConversationSide {
     /// When its timer fires.
     #[serde(serialize_with = "as_maybe_text")]
     pub dialog_timer: Option<Timestamp>,
-    /// Whether poison handling has set its group aside.
+    /// Whether poison handling has set its group aside, for good or for a pause.
     pub is_quarantined: bool,
+    /// When the pause of its group ends, as the RETRY of the queue says.
+    #[serde(serialize_with = "as_maybe_text")]
+    pub retry_at: Option<Timestamp>,
 }
 
 /// A side with its messages.
@@ -197,5 +200,6 @@ fn side(row: &SqlRow) -> Result<ConversationSide> {
         lifetime: read::maybe_time(row, "lifetime")?.filter(|end| end.0 - begun_at.0 < FOR_EVER_US),
         dialog_timer: read::maybe_time(row, "dialog_timer")?,
         is_quarantined: read::is(row, "is_quarantined")?,
+        retry_at: read::maybe_time(row, "retry_at")?,
     })
 }

@@ -42,6 +42,8 @@ pub enum ReasonKind {
     QueueOff,
     /// Poison handling has set the group aside.
     Quarantined,
+    /// The group pauses after a rollback, and comes back in time: RETRY.
+    Pausing,
     /// Messages cannot be delivered to their target.
     Undelivered,
     /// This side is in error, and waits to be ended.
@@ -214,12 +216,22 @@ impl Broker {
         let waiting: u64 = queue.levels.iter().map(|level| level.messages).sum();
         let quarantined: u64 =
             queue.levels.iter().filter(|level| level.is_quarantined).map(|level| level.messages).sum();
+        let pausing: u64 =
+            queue.levels.iter().filter(|level| level.retry_in_ms.is_some()).map(|level| level.messages).sum();
         off_reason(queue, reasons);
-        if quarantined > 0 {
+        if quarantined > pausing {
             reasons.notes(
                 ReasonKind::Quarantined,
-                format!("poison handling has set {} aside", messages(quarantined)),
+                format!("poison handling has set {} aside", messages(quarantined - pausing)),
                 "look at them with `dialoq peek`, and put them back with `dialoq release`",
+            );
+        }
+        let first = queue.levels.iter().filter_map(|level| level.retry_in_ms).min();
+        if let Some(first) = first {
+            reasons.notes(
+                ReasonKind::Pausing,
+                format!("{} pause after rollbacks, the first for {first} ms more", messages(pausing)),
+                "",
             );
         }
         for undelivered in status.transmission_queue.iter().filter(|row| self.is_served_by(&row.to_service_name, name))
@@ -308,15 +320,8 @@ impl Broker {
         for side in &sides {
             self.side_reasons(&status, side, &mut reasons).await?;
         }
-        if let Some(group) = sides.iter().find(|side| side.is_quarantined) {
-            reasons.blocks(
-                ReasonKind::Quarantined,
-                "poison handling has set the conversation group aside",
-                format!(
-                    "find out why its messages are rolled back, then `dialoq release {}`",
-                    group.conversation_group_id
-                ),
-            );
+        if let Some(side) = sides.iter().find(|side| side.is_quarantined) {
+            aside_reason(side, &mut reasons);
         }
         Ok(reasons.of(kind, id.to_string(), summary))
     }
@@ -457,12 +462,9 @@ impl Broker {
     async fn explain_message(&self, message: PeekedMessage) -> Result<Explanation> {
         let mut reasons = Reasons::default();
         let status = self.status().await?;
-        if message.state == super::peek::MessageState::Quarantined {
-            reasons.blocks(
-                ReasonKind::Quarantined,
-                "poison handling has set its conversation group aside",
-                format!("find out why it is rolled back, then `dialoq release {}`", message.conversation_group_id),
-            );
+        let own = ConversationFilter { id: Some(message.conversation_handle.0), ..ConversationFilter::default() };
+        if let Some(side) = self.conversations(&own, 1).await?.iter().find(|side| side.is_quarantined) {
+            aside_reason(side, &mut reasons);
         }
         let filter = MessageFilter { conversation: Some(message.conversation_handle), ..MessageFilter::default() };
         let first = self.messages(None, &filter, None, 1, 0).await?.pop();
@@ -528,6 +530,25 @@ impl Broker {
             }
         }
         Ok(reasons.of(SubjectKind::WorkQueue, name.to_owned(), summary))
+    }
+}
+
+/// Why the group of this side is set aside.
+fn aside_reason(side: &ConversationSide, reasons: &mut Reasons) {
+    match side.retry_at {
+        Some(at) => reasons.blocks(
+            ReasonKind::Pausing,
+            format!(
+                "its conversation group pauses until {at} after a rollback, as the RETRY of queue '{}' says",
+                side.queue
+            ),
+            format!("wait, or end the pause with `dialoq release {}`", side.conversation_group_id),
+        ),
+        None => reasons.blocks(
+            ReasonKind::Quarantined,
+            "poison handling has set its conversation group aside",
+            format!("find out why its messages are rolled back, then `dialoq release {}`", side.conversation_group_id),
+        ),
     }
 }
 

@@ -41,6 +41,8 @@ pub enum MessageState {
     Waiting,
     /// Poison handling has set its conversation group aside.
     Quarantined,
+    /// Its conversation group pauses after a rollback, as the RETRY of the queue says.
+    Pausing,
     /// It was received, and RETENTION keeps it.
     Received,
     /// A copy of a message that was sent, which RETENTION keeps.
@@ -285,7 +287,10 @@ fn peeked(row: &SqlRow) -> Result<PeekedMessage> {
         state: match row.get::<i64>("status")? {
             0 => MessageState::Received,
             3 => MessageState::Sent,
-            _ if read::is(row, "is_quarantined")? => MessageState::Quarantined,
+            _ if read::is(row, "is_quarantined")? => match read::maybe_time(row, "retry_at")? {
+                Some(_) => MessageState::Pausing,
+                None => MessageState::Quarantined,
+            },
             _ => MessageState::Waiting,
         },
         priority: super::count(row, "priority")?,

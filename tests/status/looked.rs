@@ -209,6 +209,17 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
     assert_eq!(broker.release(message.conversation_handle.0).await.unwrap(), message.conversation_group_id);
     assert!(!broker.explain(&message.message_id.0.to_string()).await.unwrap().is_blocked());
     assert_eq!(broker.release(uuid::Uuid::nil()).await.unwrap_err().code().0, 8436);
+    broker.execute("ALTER QUEUE work WITH RETRY (DELAY_MS = 60000, JITTER_PERCENT = 0)").await.unwrap();
+    let tx = broker.begin().await.unwrap();
+    assert!(tx.receive("work").await.unwrap().is_some());
+    tx.rollback().await.unwrap();
+    let pauses = broker.explain(&message.message_id.0.to_string()).await.unwrap();
+    assert_eq!(pauses.reasons[0].kind, ReasonKind::Pausing, "{pauses:?}");
+    assert!(pauses.reasons[0].what.contains("2026-01-01T00:01:00.000Z"), "{pauses:?}");
+    let queue = broker.explain("work").await.unwrap();
+    assert!(queue.reasons.iter().any(|reason| reason.kind == ReasonKind::Pausing), "{queue:?}");
+    let peek = broker.peek("work", &MessageFilter::default(), 1, 0).await.unwrap();
+    assert_eq!(peek.messages[0].state, MessageState::Pausing);
 }
 
 pub(crate) async fn a_purge_drops_messages_and_keeps_conversations(store: Store) {

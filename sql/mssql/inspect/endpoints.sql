@@ -1,13 +1,14 @@
 -- Sides of conversations, the oldest first. A parameter that is NULL chooses nothing; the broker's own are left out.
 -- Takes: @P1 conversation_handle, conversation_id or conversation_group_id, @P2 queue, @P3 service_name, @P4 state, @P5 begun before (microseconds of UTC), @P6 service_contract_name, @P7 at most so many
--- Gives: conversation_handle, conversation_id, conversation_group_id, is_initiator, state, service_name, queue_name, far_service, service_contract_name, priority, lifetime (microseconds of UTC), dialog_timer (microseconds of UTC), begun_at (microseconds of UTC), is_quarantined
+-- Gives: conversation_handle, conversation_id, conversation_group_id, is_initiator, state, service_name, queue_name, far_service, service_contract_name, priority, lifetime (microseconds of UTC), dialog_timer (microseconds of UTC), begun_at (microseconds of UTC), is_quarantined, retry_at (microseconds of UTC)
 SELECT TOP (CAST(@P7 AS bigint))
     CONVERT(nvarchar(36), e.conversation_handle) AS conversation_handle, CONVERT(nvarchar(36), e.conversation_id) AS conversation_id,
     CONVERT(nvarchar(36), e.conversation_group_id) AS conversation_group_id, e.is_initiator, e.state, s.name AS service_name,
     q.name AS queue_name, e.far_service, c.name AS service_contract_name, CAST(e.priority AS int) AS priority,
     DATEDIFF_BIG(microsecond, '1970-01-01', e.lifetime) AS lifetime,
     DATEDIFF_BIG(microsecond, '1970-01-01', e.dialog_timer) AS dialog_timer,
-    DATEDIFF_BIG(microsecond, '1970-01-01', e.begun_at) AS begun_at, e.is_quarantined
+    DATEDIFF_BIG(microsecond, '1970-01-01', e.begun_at) AS begun_at, e.is_quarantined,
+    DATEDIFF_BIG(microsecond, '1970-01-01', e.retry_at) AS retry_at
 FROM dialoq.effective_endpoint AS e
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id

@@ -1,6 +1,6 @@
 -- Messages in queues, those that RECEIVE gives first at the top. A parameter that is NULL chooses nothing. No lock is taken.
 -- Takes: @P1 queue, @P2 conversation_handle, @P3 message_type_name, @P4 message_id, @P5 1 for kept ones too, of RETENTION, @P6 1 to follow levels, @P7 at most so many bytes of each body, @P8 at most so many, @P9 sent before (microseconds of UTC), @P10 service_name
--- Gives: queue_name, status, priority, queuing_order, conversation_group_id, conversation_handle, sequence, service_name, service_contract_name, message_type_name, message_id, enqueued_at (microseconds of UTC), body, body_bytes, is_quarantined
+-- Gives: queue_name, status, priority, queuing_order, conversation_group_id, conversation_handle, sequence, service_name, service_contract_name, message_type_name, message_id, enqueued_at (microseconds of UTC), body, body_bytes, is_quarantined, retry_at (microseconds of UTC)
 SELECT TOP (CAST(@P8 AS bigint))
     m.queue_name, m.status, CAST(m.priority AS int) AS priority, m.queuing_order,
     CONVERT(nvarchar(36), m.conversation_group_id) AS conversation_group_id,
@@ -9,7 +9,8 @@ SELECT TOP (CAST(@P8 AS bigint))
     CONVERT(nvarchar(36), m.message_id) AS message_id,
     DATEDIFF_BIG(microsecond, '1970-01-01', m.message_enqueue_time) AS enqueued_at,
     SUBSTRING(m.message_body, 1, CAST(@P7 AS int)) AS body, COALESCE(DATALENGTH(m.message_body), 0) AS body_bytes,
-    e.is_quarantined
+    e.is_quarantined,
+    DATEDIFF_BIG(microsecond, '1970-01-01', e.retry_at) AS retry_at
 FROM dialoq.queue_messages AS m
 JOIN dialoq.effective_endpoint AS e ON e.conversation_handle = m.conversation_handle
 WHERE (@P1 IS NULL OR LOWER(m.queue_name) = LOWER(CAST(@P1 AS nvarchar(4000))))

@@ -1,11 +1,12 @@
 -- Messages in queues, those that RECEIVE gives first at the top. A parameter that is NULL chooses nothing. No lock is taken.
 -- Takes: ?1 queue, ?2 conversation_handle, ?3 message_type_name, ?4 message_id, ?5 1 for kept ones too, of RETENTION, ?6 1 to follow levels, ?7 at most so many bytes of each body, ?8 at most so many, ?9 sent before (microseconds of UTC), ?10 service_name
--- Gives: queue_name, status, priority, queuing_order, conversation_group_id, conversation_handle, sequence, service_name, service_contract_name, message_type_name, message_id, enqueued_at (microseconds of UTC), body, body_bytes, is_quarantined
+-- Gives: queue_name, status, priority, queuing_order, conversation_group_id, conversation_handle, sequence, service_name, service_contract_name, message_type_name, message_id, enqueued_at (microseconds of UTC), body, body_bytes, is_quarantined, retry_at (microseconds of UTC)
 SELECT
     q.name AS queue_name, m.status, e.priority, m.queuing_order, hex(e.conversation_group_id) AS conversation_group_id,
     hex(e.conversation_handle) AS conversation_handle, m.sequence, s.name AS service_name, c.name AS service_contract_name,
     t.name AS message_type_name, hex(m.message_id) AS message_id, m.enqueued_at, substr(m.body, 1, ?7) AS body,
-    coalesce(length(m.body), 0) AS body_bytes, e.is_quarantined
+    coalesce(length(m.body), 0) AS body_bytes, e.is_quarantined,
+    e.retry_at
 FROM (
     SELECT 1 AS status, queuing_order, endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body
     FROM dialoq_queue_message
