@@ -59,18 +59,22 @@ fn queues_are_shown_per_level_also_while_another_process_owns_them() {
 fn undelivered_messages_are_shown_with_the_reason() {
     let _limit = crate::limit();
     let shop = Shop::open();
-    shop.ok(&[
-        "send",
-        "--from",
-        "//shop/Checkout",
-        "--to",
-        "//no/such",
-        "--contract",
-        "//shop/Orders",
-        "--type",
-        "//shop/PlaceOrder",
-        "x",
-    ]);
+    // 5: the message waits for a service that does not exist.
+    shop.fails(
+        5,
+        &[
+            "send",
+            "--from",
+            "//shop/Checkout",
+            "--to",
+            "//no/such",
+            "--contract",
+            "//shop/Orders",
+            "--type",
+            "//shop/PlaceOrder",
+            "x",
+        ],
+    );
     let status = status(&shop);
     let row = &status["transmission_queue"][0];
     assert_eq!((row["to_service_name"].as_str(), row["messages"].as_u64()), (Some("//no/such"), Some(1)), "{status}");

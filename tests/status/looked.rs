@@ -176,11 +176,17 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
         for subject in ["work".to_owned(), "worker".into(), message.message_id.0.to_string(), handle.0.to_string()] {
             let found = door.explain(&subject).await.unwrap();
             assert!(has(&found, ReasonKind::QueueOff), "{subject}: {found:?}");
-            assert!(found.reasons[0].what.contains("since 2026-01-01T00:00:00.000Z: a count"), "{found:?}");
+            // A broker that only reads has a clock of its own, by which lifetimes may be over.
+            let text = "since 2026-01-01T00:00:00.000Z: a count";
+            assert!(found.reasons.iter().any(|reason| reason.what.contains(text)), "{found:?}");
         }
         let found = door.explain(&lost.0.to_string()).await.unwrap();
         assert_eq!(found.kind, SubjectKind::Conversation);
-        assert!(has(&found, ReasonKind::Undelivered) && found.reasons[0].advice.contains("'worker'"), "{found:?}");
+        assert!(
+            has(&found, ReasonKind::Undelivered)
+                && found.reasons.iter().any(|reason| reason.advice.contains("'worker'")),
+            "{found:?}"
+        );
         assert!(has(&door.explain(&silent.0.to_string()).await.unwrap(), ReasonKind::NothingSent));
         let unknown = door.explain("wrok").await.unwrap_err();
         assert!(unknown.message().contains("did you mean 'work'?"), "{unknown}");
