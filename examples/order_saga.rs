@@ -40,7 +40,7 @@ async fn main() -> Result<()> {
         let Some(batch) = tx.receive("orders").top(1).await? else { break };
         let message = batch.first();
         tx.savepoint("before shipping").await?;
-        match ship(&broker, &tx, message).await {
+        match ship(&tx, message).await {
             Ok(()) => println!("shipped: {}", message.text()?),
             Err(why) => {
                 // What was done since is undone; the message is still taken, so the refusal and the taking commit together.
@@ -71,22 +71,22 @@ async fn main() -> Result<()> {
 }
 
 /// Takes from stock, notes the shipment, answers. Any of it may turn out impossible after some of it was done.
-async fn ship(broker: &Broker, tx: &Tx, message: &Message) -> Result<(), String> {
+async fn ship(tx: &Tx, message: &Message) -> Result<(), String> {
     let order = message.decode(ORDER).map_err(|error| error.to_string())?;
     let work = async {
         tx.sql("insert into shipment values (?1, ?2)", (order.id, order.sku.as_str())).expect_rows(1).await?;
         tx.send(message.handle(), SHIPPED, &()).await?;
-        let found = broker.query("select pieces from stock where sku = ?1", (order.sku.as_str(),)).await?;
-        found.rows[0].get::<i64>("pieces")
+        let taken = "update stock set pieces = pieces - ?2 where sku = ?1 and pieces >= ?2";
+        match tx.sql(taken, (order.sku.as_str(), order.pieces)).await? {
+            0 => {
+                let found = tx.query("select pieces from stock where sku = ?1", (order.sku.as_str(),)).await?;
+                found.rows[0].get::<i64>("pieces").map(Some)
+            }
+            _ => tx.end(message.handle()).await.map(|_| None),
+        }
     };
-    let there = work.await.map_err(|error| error.to_string())?;
-    if there < order.pieces {
-        return Err(format!("{} pieces of {} wanted, {there} there", order.pieces, order.sku));
+    match work.await.map_err(|error| error.to_string())? {
+        None => Ok(()),
+        Some(there) => Err(format!("{} pieces of {} wanted, {there} there", order.pieces, order.sku)),
     }
-    let taken = "update stock set pieces = pieces - ?2 where sku = ?1";
-    let end = async {
-        tx.sql(taken, (order.sku.as_str(), order.pieces)).expect_rows(1).await?;
-        tx.end(message.handle()).await.map(drop)
-    };
-    end.await.map_err(|error| error.to_string())
 }

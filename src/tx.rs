@@ -117,8 +117,8 @@ enum Done {
     Verb(VerbEffect, Result<Outcome>),
     Savepoint(String, Result<()>),
     RolledBackTo(String, Result<()>),
-    Plain(Result<()>),
     Claimed(Result<bool>),
+    Changed(Result<u64>),
     Rows(Result<SqlRows>),
 }
 
@@ -126,8 +126,9 @@ impl Done {
     fn error(&self) -> Option<&Error> {
         match self {
             Self::Verb(_, done) => done.as_ref().err(),
-            Self::Savepoint(_, done) | Self::RolledBackTo(_, done) | Self::Plain(done) => done.as_ref().err(),
+            Self::Savepoint(_, done) | Self::RolledBackTo(_, done) => done.as_ref().err(),
             Self::Claimed(done) => done.as_ref().err(),
+            Self::Changed(done) => done.as_ref().err(),
             Self::Rows(done) => done.as_ref().err(),
         }
     }
@@ -136,14 +137,17 @@ impl Done {
     /// out.
     fn into_failure(self) -> Option<Error> {
         match self {
-            Self::Verb(VerbEffect::Receives(_) | VerbEffect::ReadsOnly, _) | Self::Rows(_) => None,
+            Self::Verb(VerbEffect::Receives(_) | VerbEffect::ReadsOnly, _) => None,
             Self::Verb(_, done) => done.err(),
-            Self::Savepoint(_, done) | Self::RolledBackTo(_, done) | Self::Plain(done) => done.err(),
+            Self::Savepoint(_, done) | Self::RolledBackTo(_, done) => done.err(),
             Self::Claimed(Ok(false)) => Some(Error::new(
                 Code::TRANSACTION_ENDED,
                 "a unit of the id that this transaction claims has happened before",
             )),
             Self::Claimed(done) => done.err(),
+            Self::Changed(done) => done.err(),
+            // It may have been a statement that writes.
+            Self::Rows(done) => done.err(),
         }
     }
 }
@@ -218,8 +222,10 @@ impl State {
         F: Future<Output = (Session, Done)> + Send + 'static,
     {
         match self.run(step).await? {
-            Done::Plain(done) | Done::Savepoint(_, done) | Done::RolledBackTo(_, done) => done,
-            Done::Verb(..) | Done::Claimed(_) | Done::Rows(_) => unreachable!("a plain step gives a plain result"),
+            Done::Savepoint(_, done) | Done::RolledBackTo(_, done) => done,
+            Done::Verb(..) | Done::Claimed(_) | Done::Changed(_) | Done::Rows(_) => {
+                unreachable!("a plain step gives a plain result")
+            }
         }
     }
 
@@ -358,8 +364,11 @@ impl Tx {
         }
     }
 
-    /// Adds the user's own SQL to the transaction. It is checked at once as far as the store can and done in the same
-    /// commit; parameters are always bound.
+    /// Runs the user's own SQL in the transaction and returns the number of rows that it changed; parameters are always
+    /// bound.
+    ///
+    /// A statement that fails is undone, and the transaction goes on: the application may handle the error and commit. The
+    /// statement sees what the transaction's own SQL has written before, and [`Tx::rollback_to`] undoes it.
     ///
     /// ```no_run
     /// # async fn example(tx: dialoq::Tx) -> dialoq::Result<()> {
@@ -368,20 +377,26 @@ impl Tx {
     /// ```
     ///
     /// # Errors
-    /// 60022 the statement is not usable; also from [`Tx::commit`], when it fails or changes another number of rows.
+    /// 60022 the statement failed, or changed another number of rows than expected; 60036 it ran too long. In the embedded
+    /// store the commit runs the statements again: 1205, from the next statement or from [`Tx::commit`], if one would now do
+    /// something else, because another transaction was committed meanwhile. The transaction is rolled back then, which
+    /// does not count for poison handling: run it again. A row that breaks a deferred foreign key fails the commit with
+    /// 60022.
     pub fn sql(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Sql<'_> {
         let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
         Sql { tx: self, statement }
     }
 
-    /// Reads rows: the user's own tables, and the catalog views.
+    /// Runs a statement that returns rows: a query of the user's own tables or of the catalog views, or a statement that
+    /// writes and returns rows (`INSERT .. RETURNING`, on SQL Server `OUTPUT`).
     ///
-    /// In a database server it runs in the transaction and sees the work so far; a transaction that has run a query
-    /// keeps its connection to its end. The embedded store keeps the transaction's own SQL until the commit, and
-    /// returns rows as last committed.
+    /// It sees what the transaction's own SQL has written before, and otherwise committed rows. In a database server the
+    /// catalog views also show the transaction's own verbs, and a transaction that has run a query keeps its connection to
+    /// its end. In the embedded store the views show committed rows only. What a query returns there after the
+    /// transaction has written is part of what the commit proves: if it would now return other rows, that is 1205.
     ///
     /// # Errors
-    /// 60022 the statement fails or is not a query, 60020 the transaction has ended.
+    /// As [`Tx::sql`]; 60022 also if the statement returns no rows by its nature, 60020 the transaction has ended.
     pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
         let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
         let mut state = self.state.lock().await;

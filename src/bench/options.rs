@@ -178,8 +178,9 @@ pub(crate) enum Workload {
     /// Jobs of a work queue: pushed; taken and completed, in two calls; both at once; with and without a history. On
     /// PostgreSQL beside a table queue by hand, River and graphile-worker, with 1, 8 and the given number of callers.
     Work,
-    /// On PostgreSQL: in transactions, received, received with a row and an answer, 100 sent, 100 received, beside a table
-    /// queue by hand in explicit transactions; with the given number of callers, 8 and 1.
+    /// In transactions: on the embedded store received, alone and with an INSERT of the user's own. On PostgreSQL received,
+    /// received with a row and an answer, 100 sent, 100 received, beside a table queue by hand in explicit transactions; with the given
+    /// number of callers, 8 and 1.
     Tx,
     /// On a server: from a SEND to the RECEIVE that waited for it, on an idle system.
     WakeUp,
@@ -191,13 +192,14 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All on the embedded store, in the order they run: memory first, while the process holds nothing else.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Backlog,
         Self::Conversations,
         Self::Send,
         Self::Receive,
         Self::Both,
         Self::Batch,
+        Self::Tx,
         Self::Cycle,
         Self::Depth,
         Self::Flood,

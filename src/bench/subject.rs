@@ -138,6 +138,7 @@ impl Subject {
             style,
             spreads: false,
             row: None,
+            note: None,
             run: 1,
         })
     }
@@ -200,6 +201,8 @@ pub(super) struct Conversations {
     spreads: bool,
     /// The statement with which a transaction that receives writes a row, before it answers.
     row: Option<&'static str>,
+    /// The statement with which a transaction that receives writes a row, and nothing else.
+    note: Option<&'static str>,
     run: usize,
 }
 
@@ -216,6 +219,12 @@ impl Conversations {
         let next = AtomicUsize::new(self.next.load(Relaxed));
         let (broker, handles) = (self.broker.clone(), self.handles.clone());
         Self { broker, handles, next, style: Style::InTx, row, ..*self }
+    }
+
+    /// The same, but a transaction that receives also writes a row with this statement.
+    pub(super) fn with_note(mut self, note: &'static str) -> Self {
+        self.note = Some(note);
+        self
     }
 
     /// The same, but a backlog is filled with so many messages in a row on each conversation, not with one.
@@ -296,6 +305,9 @@ impl Side for Conversations {
                     let body = message.body();
                     tx.sql(row, (body.len() as i64,)).await?;
                     tx.send(message.conversation_handle, REPLY, body).await?;
+                }
+                if let (Some(note), Some(message)) = (self.note, batch.iter().flatten().next()) {
+                    tx.sql(note, (message.body().len() as i64,)).await?;
                 }
                 if batch.is_some() {
                     tx.commit().await?;

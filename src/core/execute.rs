@@ -132,6 +132,16 @@ impl Core {
         self.close(session);
     }
 
+    /// Undoes all verbs of a session that must give way to another one: no rollback for poison handling, and its jobs go
+    /// back as if they had not been taken.
+    pub fn give_way(&mut self, mut session: Session, effects: &mut Effects) {
+        self.undo(std::mem::take(&mut session.log), Undone::ToSavepoint);
+        self.unlock_all(&mut session, effects);
+        self.write_touched(effects);
+        self.hand_on_work(effects);
+        self.close(session);
+    }
+
     /// Undoes a unit that met a locked group half way and will be tried again from its beginning: this is no rollback
     /// for poison handling.
     pub fn abandon(&mut self, mut session: Session, effects: &mut Effects) {

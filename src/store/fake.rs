@@ -221,7 +221,7 @@ impl StoreTx for FakeTx {
         Box::pin(async move { self.store.take(verb, &mut self.taken).await })
     }
 
-    fn sql(&mut self, _: SqlStatement) -> BoxFuture<'_, Result<()>> {
+    fn sql(&mut self, _: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async {
             self.store.gate.acquire().await.unwrap().forget();
             Err(no_sql())

@@ -204,7 +204,7 @@ macro_rules! tx_methods {
             $forward!(self, TxRequest::Execute(&verb), execute(verb), from_ref)
         }
 
-        fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+        fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
             $forward!(self, TxRequest::Sql(&sql), sql(sql), none)
         }
 

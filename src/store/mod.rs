@@ -111,10 +111,11 @@ pub trait StoreTx: Send {
     /// An error leaves the transaction as it was before the verb, but for 1205, which ends it.
     fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>>;
 
-    /// Adds the user's own SQL, checked at once as far as the store can, run in the same commit.
-    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>>;
+    /// Runs the user's own SQL, whose effects are a part of the commit; returns the number of rows changed. A statement
+    /// that fails is undone, and the transaction goes on.
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>>;
 
-    /// Reads rows: as this transaction would leave them if the store runs statements at once, else as last committed.
+    /// Runs a statement that returns rows, such as a query. It sees what the transaction's own SQL has written.
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>>;
 
     /// Gives the transaction the caller's own id, before any other work in it; false if a unit or transaction of that

@@ -13,7 +13,7 @@ pub struct Sql<'a> {
 }
 
 impl Sql<'_> {
-    /// The number of rows it must change; another number fails the commit with 60022.
+    /// The number of rows it must change; if it changes another number, it is undone and fails with 60022.
     pub fn expect_rows(mut self, rows: u64) -> Self {
         self.statement.expected_rows = Some(rows);
         self
@@ -21,19 +21,23 @@ impl Sql<'_> {
 }
 
 impl<'a> IntoFuture for Sql<'a> {
-    type Output = Result<()>;
-    type IntoFuture = BoxFuture<'a, Result<()>>;
+    type Output = Result<u64>;
+    type IntoFuture = BoxFuture<'a, Result<u64>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let mut state = self.tx.state.lock().await;
             let statement = self.statement;
-            state
-                .run_plain(|mut session| async move {
+            let done = state
+                .run(|mut session| async move {
                     let done = session.sql(statement).await;
-                    (session, Done::Plain(done))
+                    (session, Done::Changed(done))
                 })
-                .await
+                .await?;
+            match done {
+                Done::Changed(done) => done,
+                _ => unreachable!("a statement gives a count"),
+            }
         })
     }
 }

@@ -106,6 +106,33 @@ staged!(a_batch_commits_with_the_users_own_sql, async |store| {
     readers.abort().await;
 });
 
+staged!(a_handler_ends_a_conversation_with_an_error_because_of_a_duplicate_key, async |store| {
+    let stage = stage(store).await;
+    stage.sql("create table sold(sku varchar(20) primary key, pieces integer)", ()).await.unwrap();
+    let insert = store.sql("insert into sold values (?1, ?2)");
+    let handlers = Handlers::new().on(ORDER, async move |context, order| {
+        match context.sql(insert.clone(), (order.sku, order.pieces)).await {
+            Ok(rows) => {
+                assert_eq!(rows, 1);
+                context.end_conversation().await?;
+            }
+            Err(error) if error.code() == dialoq::Code::USER_SQL_FAILED => {
+                context.fail_conversation(17, "sold already").await?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    order(&stage, 5).await;
+    assert!(answer(&stage).await.is_end_dialog());
+    order(&stage, 6).await;
+    assert_eq!(answer(&stage).await.error().map(|error| error.code), Some(17));
+    let rows = stage.query("select sum(pieces) as sum from sold", ()).await.unwrap();
+    assert_eq!(rows.rows[0].get::<i64>("sum").unwrap(), 5);
+    soon("the stop", readers.stop()).await;
+});
+
 staged!(end_dialog_and_error_end_the_conversation_unless_handled, async |store| {
     let stage = stage(store).await;
     let handlers = Handlers::new().on(NOTE, async |_, _| Ok(()));

@@ -23,6 +23,7 @@ mod retries;
 mod send;
 mod services;
 mod transactions;
+mod user_sql;
 mod validation;
 mod views;
 mod work_keys;

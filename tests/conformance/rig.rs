@@ -490,7 +490,7 @@ impl Session {
         self.0.rollback_to(name).await
     }
 
-    pub(crate) async fn sql(&self, text: &str) -> Result<()> {
+    pub(crate) async fn sql(&self, text: &str) -> Result<u64> {
         self.0.sql(text, ()).await
     }
 

@@ -314,10 +314,11 @@ case!(user_sql_commits_with_the_verbs, [174], async |t| {
     }
 });
 
-case!(a_transaction_reads_its_own_work, [174], async |t| {
-    // DIFFERENCE(reads-committed): the embedded store shows a transaction the committed rows only, as to every other reader.
+case!(a_transaction_reads_its_own_work, [174, 275], async |t| {
+    // DIFFERENCE(reads-committed): on the embedded store the views show a transaction committed rows only. Its own tables are as it
+    // has written them, on every store.
     let own = usize::from(t.store().is_server());
-    t.sql("create table handled (body text)").await?;
+    t.sql("create table handled (body varchar(20))").await?;
     let queued = format!("select * from {}", t.queue_view());
     let endpoints = format!("select * from {}", t.store().view("conversation_endpoints"));
     let seen = async |tx: &Session| {
@@ -329,7 +330,7 @@ case!(a_transaction_reads_its_own_work, [174], async |t| {
     tx.sql("insert into handled values ('x')").await?;
     let dialog = tx.begin_dialog(t.to_target()).await?.handle;
     tx.send(dialog, "Text", "x").await?;
-    let all = [own, own, 2 * own];
+    let all = [1, own, 2 * own];
     assert_eq!(seen(&tx).await?, all);
     // Others see nothing of it before the commit.
     let other = t.begin().await?;
@@ -339,12 +340,12 @@ case!(a_transaction_reads_its_own_work, [174], async |t| {
 
     tx.savepoint("before").await?;
     tx.sql("insert into handled values ('y')").await?;
-    assert_eq!(tx.query("select * from handled").await?.len(), 2 * own);
+    assert_eq!(tx.query("select * from handled").await?.len(), 2);
     // A relative of SQL Server ends the transaction for a column that is not there.
     let wrong =
         if t.store() == Store::Mssql { "select 1 / 0 as n from handled" } else { "select nothing from handled" };
     assert_eq!(code(tx.query(wrong).await), 60022);
-    assert_eq!(seen(&tx).await?, [2 * own, own, 2 * own], "a query that fails undoes nothing");
+    assert_eq!(seen(&tx).await?, [2, own, 2 * own], "a query that fails undoes nothing");
     tx.rollback_to("before").await?;
     assert_eq!(seen(&tx).await?, all);
     tx.commit().await?;

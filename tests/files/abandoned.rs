@@ -45,8 +45,7 @@ async fn a_broker_dropped_while_its_writer_is_busy_keeps_acknowledged_work() {
     }
     store.submit(vec![end(initiator)]).await.unwrap();
 
-    let mut tx = store.begin().await.unwrap();
-    tx.sql(sql(ENDLESS, Vec::new())).await.unwrap();
+    let tx = crate::endless_at_its_commit(&store).await;
     {
         let mut commit = tx.commit();
         start(&mut commit).await;

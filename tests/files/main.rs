@@ -14,6 +14,8 @@ mod schema;
 mod shop;
 mod statements;
 
+use dialoq::internals::store::sqlite::SqliteStore;
+use dialoq::internals::store::{Store, StoreTx};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -88,6 +90,18 @@ fn is_free(path: &Path) -> bool {
     let connection = rusqlite::Connection::open(path).unwrap();
     connection.busy_timeout(Duration::ZERO).unwrap();
     connection.execute_batch("begin immediate; rollback").is_ok()
+}
+
+/// A transaction whose statement does not end when its commit runs it again.
+async fn endless_at_its_commit(store: &SqliteStore) -> Box<dyn StoreTx> {
+    let gate = |text| shop::sql(text, Vec::new());
+    store.run_sql(gate("create table gate (n integer)")).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let text = "insert into t with recursive r(n) as (select 1 union all select n + 1 from r where exists (select 1 from gate)) \
+                select max(n) from r";
+    tx.sql(gate(text)).await.unwrap();
+    store.run_sql(gate("insert into gate values (1)")).await.unwrap();
+    tx
 }
 
 /// A statement that does not end.

@@ -40,13 +40,15 @@ async fn a_statement_over_its_limit_fails_alone() {
         let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
         let mut slow = store.begin().await.unwrap();
         slow.sql(sql("insert into t values (1)", Vec::new())).await.unwrap();
-        slow.sql(sql(ENDLESS, Vec::new())).await.unwrap();
-        slow.execute(send(handle, "rolled back")).await.unwrap();
+        assert_eq!(slow.sql(sql(ENDLESS, Vec::new())).await.unwrap_err().code(), Code::SQL_TIMEOUT);
+        slow.execute(send(handle, "the transaction goes on")).await.unwrap();
+        let endless_at_its_commit = crate::endless_at_its_commit(&store).await;
         let mut quick = store.begin().await.unwrap();
         quick.sql(sql("insert into t values (2)", Vec::new())).await.unwrap();
-        let (endless, slow, quick, other) = patiently(async {
+        let (endless, later, slow, quick, other) = patiently(async {
             tokio::join!(
                 store.run_sql(sql(ENDLESS, Vec::new())),
+                endless_at_its_commit.commit(),
                 slow.commit(),
                 quick.commit(),
                 store.query(sql(ENDLESS_QUERY, Vec::new())),
@@ -54,13 +56,14 @@ async fn a_statement_over_its_limit_fails_alone() {
         })
         .await;
         assert_eq!(endless.unwrap_err().code(), Code::SQL_TIMEOUT);
-        assert_eq!(slow.unwrap_err().code(), Code::SQL_TIMEOUT);
+        assert_eq!(later.unwrap_err().code(), Code::SQL_TIMEOUT);
+        slow.unwrap();
         assert_eq!(other.unwrap_err().code(), Code::SQL_TIMEOUT);
         quick.unwrap();
         store.submit(vec![send(handle, "kept")]).await.unwrap();
-        assert_eq!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]), ["kept"]);
+        assert_eq!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]), ["the transaction goes on", "kept"]);
         let rows = store.query(sql("select n from t", Vec::new())).await.unwrap();
-        assert_eq!(rows.rows.len(), 1, "only the quick transaction was kept");
+        assert_eq!(rows.rows.len(), 2, "what did not end was undone alone");
         store.close().await.unwrap();
     }
 }
@@ -93,8 +96,7 @@ async fn a_close_is_not_held_by_a_statement_that_does_not_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = broker(options(&path)).await;
-    let mut tx = store.begin().await.unwrap();
-    tx.sql(sql(ENDLESS, Vec::new())).await.unwrap();
+    let tx = crate::endless_at_its_commit(&store).await;
     let endless = tokio::spawn(tx.commit());
     until("the writer is busy", || !is_free(&path)).await;
     patiently(store.close()).await.unwrap();
@@ -112,8 +114,7 @@ async fn a_lone_callers_statement_that_does_not_end_leaves_the_callers_thread_fr
     for _ in 0..100 {
         store.submit(vec![send(handle, "alone")]).await.unwrap();
     }
-    let mut tx = store.begin().await.unwrap();
-    tx.sql(sql(ENDLESS, Vec::new())).await.unwrap();
+    let tx = crate::endless_at_its_commit(&store).await;
     let endless = tokio::spawn(tx.commit());
     tokio::task::yield_now().await;
     patiently(store.close()).await.unwrap();
@@ -126,8 +127,7 @@ async fn a_drop_is_not_held_by_a_statement_that_does_not_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = broker(options(&path)).await;
-    let mut tx = store.begin().await.unwrap();
-    tx.sql(sql(ENDLESS, Vec::new())).await.unwrap();
+    let tx = crate::endless_at_its_commit(&store).await;
     let endless = tokio::spawn(tx.commit());
     until("the writer is busy", || !is_free(&path)).await;
     endless.abort();

@@ -19,8 +19,6 @@ pub(crate) enum Entry {
     Noted {
         number: i64,
     },
-    /// A row that the table refuses.
-    Refused,
 }
 
 /// The work and the locks of an open transaction.
@@ -72,7 +70,6 @@ impl Ledger {
         for entry in open.entries {
             match entry {
                 Entry::Noted { number } => self.noted.push(number),
-                Entry::Refused => return Err("a commit was accepted although a row of it is refused".to_owned()),
                 Entry::Sent { by, number } => self.sent.entry(by).or_default().push(number),
                 Entry::Received { at, by, number } => {
                     if *self.receiver.entry(by).or_insert(at) != at {
@@ -114,10 +111,6 @@ impl Ledger {
 impl Open {
     pub(crate) fn note(&mut self, entry: Entry) {
         self.entries.push(entry);
-    }
-
-    pub(crate) fn will_be_refused(&self) -> bool {
-        self.entries.iter().any(|entry| matches!(entry, Entry::Refused))
     }
 
     pub(crate) fn savepoint(&mut self) {

@@ -389,17 +389,17 @@ impl Run {
             Step::Sql(place, fails) => {
                 let number = i64::try_from(self.ledger.next_number()).expect("a short run");
                 let Some(pair) = &mut self.sessions[*place] else { return Ok(()) };
-                let (number, entry) = if *fails { (0, Entry::Refused) } else { (number, Entry::Noted { number }) };
+                let number = if *fails { 0 } else { number };
                 let text = self.database.store().sql("INSERT INTO note (number) VALUES (?1)");
                 let done = pair.tx.sql(text, (number,)).await;
-                if *fails && self.database.store().is_server() {
-                    // A server refuses it at once, and the transaction goes on without it.
+                if *fails {
+                    // The transaction goes on without it.
                     return match done {
                         Err(error) if error.code().0 == 60022 => Ok(()),
                         other => Err(format!("a row is refused, and the statement gave {other:?}")),
                     };
                 }
-                pair.open.note(entry);
+                pair.open.note(Entry::Noted { number });
                 done.map(drop).map_err(|error| format!("{error:?}"))
             }
             Step::Do(place, op) => self.op(*place, op).await,
@@ -471,13 +471,6 @@ impl Run {
     }
 
     async fn commit(&mut self, pair: Pair) -> Result<(), String> {
-        if pair.open.will_be_refused() {
-            self.model.rollback(pair.model, self.clock.now());
-            return match pair.tx.commit().await {
-                Err(error) if error.code().0 == 60022 => Ok(()),
-                other => Err(format!("a row is refused, and COMMIT gave {other:?}")),
-            };
-        }
         self.model.commit(pair.model, self.clock.now());
         pair.tx.commit().await.map_err(|error| format!("COMMIT: {error:?}"))?;
         self.ledger.commit(pair.open)

@@ -116,9 +116,9 @@ impl StoreTx for RecorderTx {
         Box::pin(async { Ok(Outcome::Done) })
     }
 
-    fn sql(&mut self, _: SqlStatement) -> BoxFuture<'_, Result<()>> {
+    fn sql(&mut self, _: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         self.called("sql");
-        Box::pin(async { Ok(()) })
+        Box::pin(async { Ok(0) })
     }
 
     fn query(&mut self, _: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {

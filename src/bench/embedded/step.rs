@@ -7,6 +7,7 @@ use crate::bench::load::{self, Round, median};
 use crate::bench::report::{Measured, Report};
 use crate::bench::rival::log::{Keep, Log};
 use crate::bench::rival::sqlite::Rival;
+use crate::bench::sql::sqlite as texts;
 use crate::bench::subject::{Style, Subject};
 use crate::bench::work::Jobs;
 use crate::bench::{Options, Workload};
@@ -28,6 +29,7 @@ pub(in crate::bench) enum Step {
     Send { callers: usize },
     Receive { callers: usize, conversations: usize, style: Style },
     Both { callers: usize },
+    OwnSql { callers: usize },
     SendBatch,
     ReceiveBatch,
     Cycle { callers: usize, style: Style },
@@ -47,6 +49,7 @@ impl fmt::Display for Step {
                 write!(f, "receive {style}, {callers} callers, {conversations} conversations")
             }
             Self::Both { callers } => write!(f, "send and receive, {callers}+{callers} callers"),
+            Self::OwnSql { callers } => write!(f, "receive and one INSERT in a Tx, {callers} callers"),
             Self::SendBatch => write!(f, "send, {PER_TRANSACTION} per transaction"),
             Self::ReceiveBatch => write!(f, "receive, {PER_TRANSACTION} per transaction"),
             Self::Cycle { callers, style } => write!(f, "dialog cycle {style}, {callers} callers"),
@@ -90,8 +93,9 @@ pub(in crate::bench) fn plan(options: &Options) -> Vec<Step> {
                 let step = |(has_history, callers)| Step::Work { callers, has_history };
                 plan.extend([true, false].into_iter().flat_map(|kept| all.clone().map(move |n| (kept, n))).map(step));
             }
+            Workload::Tx => plan.extend(all.clone().map(|callers| Step::OwnSql { callers })),
             // Not on an embedded store.
-            Workload::Tx | Workload::WakeUp | Workload::Idle | Workload::Load => {}
+            Workload::WakeUp | Workload::Idle | Workload::Load => {}
         }
     }
     plan
@@ -105,6 +109,7 @@ pub(in crate::bench) async fn take(step: Step, at: &Place<'_>, report: &mut Repo
         Step::Send { callers } => at.send(callers, report).await,
         Step::Receive { callers, conversations, style } => at.receive(callers, conversations, style, report).await,
         Step::Both { callers } => at.both(callers, report).await,
+        Step::OwnSql { callers } => at.own_sql(callers, report).await,
         Step::SendBatch => at.send_batch(report).await,
         Step::ReceiveBatch => at.receive_batch(report).await,
         Step::Cycle { callers, style } => at.cycle(callers, style, report).await,
@@ -227,6 +232,27 @@ impl Place<'_> {
             }
             self.conclude("end_to_end", callers, 1, stores, logs, Vec::new(), report);
         }
+        subject.close().await
+    }
+
+    /// A RECEIVE in a transaction, alone and with one INSERT of the user's own.
+    async fn own_sql(&self, callers: usize, report: &mut Report) -> Result<()> {
+        let (subject, bodies) = (self.subject().await?, self.bodies());
+        subject.broker.sql(texts::TX_CREATE, ()).await?;
+        let alone = Arc::new(subject.conversations(MANY, Style::InTx).await?);
+        let noting = Arc::new(subject.conversations(MANY, Style::InTx).await?.with_note(texts::TX_ROW));
+        let waiting = self.options.enough(if callers == 1 { 20_000 } else { 200_000 });
+        let length = self.options.round_length;
+        let (mut alones, mut notings) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            for (side, rounds) in [(&alone, &mut alones), (&noting, &mut notings)] {
+                side.fill(bodies, waiting).await?;
+                rounds.push(flow::receive(side, callers, 1, length).await?);
+                subject.drain().await?;
+            }
+        }
+        self.conclude("receive_in_tx_alone", callers, 1, alones, Vec::new(), Vec::new(), report);
+        self.conclude("receive_in_tx_and_insert", callers, 1, notings, Vec::new(), Vec::new(), report);
         subject.close().await
     }
 

@@ -3,9 +3,11 @@
 use super::deferred::DeferredKeys;
 use super::failure::storage;
 use super::limit::Limits;
+use super::moment::Moments;
 use super::read::Reader;
 use super::recent::Recent;
 use super::reserved::Reserved;
+use super::script::Position;
 use super::user_sql::{self, UserUnit};
 use super::write::{Writer, strike, subject};
 use super::{guard::Guard, options::Fault};
@@ -13,10 +15,10 @@ use crate::catalog::Catalog;
 use crate::core::{Change, JobRead, JobRow, MessageRow, ReadRow, Taken, TakenRow, WorkChange};
 use crate::error::Result;
 use crate::protocol::{Outcome, Unit};
-use crate::sql::sqlite::transaction::{BEGIN, COMMIT, ROLLBACK};
+use crate::sql::sqlite::transaction::{BEGIN, COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO};
 use rusqlite::Connection;
 use smallvec::SmallVec;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -145,6 +147,11 @@ pub(super) struct WriteSide {
     pub(super) deferred_keys: DeferredKeys,
     /// Ends a statement of the user early.
     pub(super) limits: Limits,
+    /// The time and the random numbers that a statement of the user sees.
+    pub(super) moments: Moments,
+    /// The statements of an open transaction that are applied in a savepoint, to be continued or rolled back. Nothing else
+    /// is in the transaction of SQLite then.
+    pub(super) rehearsal: Cell<Option<Position>>,
     /// The broker's own part of the schema.
     pub(super) reserved: Reserved,
     pub(super) fault: Option<Arc<Fault>>,
@@ -171,15 +178,52 @@ impl WriteSide {
         if self.connection.is_autocommit() { self.run(BEGIN) } else { Ok(()) }
     }
 
-    fn run(&self, text: &str) -> rusqlite::Result<()> {
+    /// Runs one of the statements that begin and end transactions and savepoints.
+    pub(super) fn run(&self, text: &str) -> rusqlite::Result<()> {
         strike(self.fault.as_deref(), || self.connection.prepare_cached(text)?.execute([])).map(drop)
     }
 
     /// Rolls back all uncommitted work. After a failure the connection is not used any more, so a failure here changes
     /// nothing.
     pub(super) fn roll_back(&self) {
+        self.rehearsal.set(None);
         if !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch(ROLLBACK);
+        }
+    }
+
+    /// Whether statements of an open transaction are applied in a savepoint.
+    pub(super) fn is_rehearsing(&self) -> bool {
+        self.rehearsal.get().is_some()
+    }
+
+    /// Leaves the savepoint of statements that were run for an open transaction.
+    pub(super) fn keep_rehearsal(&self, position: Position) {
+        self.rehearsal.set(Some(position));
+    }
+
+    /// Whether exactly these statements are applied; their savepoint is the caller's then.
+    pub(super) fn take_rehearsal(&self, position: Position) -> bool {
+        let is_it = self.rehearsal.get() == Some(position);
+        if is_it {
+            self.rehearsal.set(None);
+        }
+        is_it
+    }
+
+    /// Undoes statements that were run for an open transaction.
+    pub(super) fn close_rehearsal(&self) -> rusqlite::Result<()> {
+        if self.rehearsal.take().is_some() {
+            self.run(ROLLBACK_TO)?;
+            self.run(RELEASE)?;
+        }
+        Ok(())
+    }
+
+    /// The same for a connection that nobody else waits for: another program can write then.
+    pub(super) fn drop_rehearsal(&self) {
+        if self.is_rehearsing() {
+            self.roll_back();
         }
     }
 

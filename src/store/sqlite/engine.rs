@@ -15,7 +15,7 @@ use super::state::{SqlCommit, State};
 use super::{board, read};
 use crate::catalog::Catalog;
 use crate::core::{MessageRow, ReadRow, Taken, TransmissionRow};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::work::TakenJob;
 use crate::store::ActivityBoard;
 use crate::time::{Clock, Timestamp};
@@ -40,6 +40,10 @@ const CHECKPOINT_WAIT: Duration = Duration::from_secs(1);
 /// Shortest time between two writes of the monitors' board, and the interval of its check when nothing else wakes the
 /// writer.
 const BOARD_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the statements of an open transaction stay applied if nothing else happens; other programs cannot write
+/// meanwhile.
+const REHEARSAL_HOLD: Duration = Duration::from_millis(2);
 
 /// Connections kept for reading.
 const MOST_READERS: usize = 4;
@@ -237,6 +241,7 @@ impl Engine {
     }
 
     fn write_until_closed(&self) {
+        let mut is_holding = false;
         loop {
             {
                 let mut state = self.lock_even_failed();
@@ -252,6 +257,7 @@ impl Engine {
                     state.is_asleep = true;
                     state.sleeps_until = state.core.next_due();
                     let pause = self.pause(state.core.next_due());
+                    let pause = if is_holding { pause.min(REHEARSAL_HOLD) } else { pause };
                     state = match self.wake.wait_timeout(state, pause) {
                         Ok((woken, _)) => woken,
                         Err(panicked) => {
@@ -260,10 +266,21 @@ impl Engine {
                         }
                     };
                     state.is_asleep = false;
+                    if is_holding && !state.has_work(self.clock.now()) {
+                        is_holding = false;
+                        drop(state);
+                        if let Ok(write) = self.write.lock() {
+                            write.drop_rehearsal();
+                        }
+                        state = self.lock_even_failed();
+                    }
                 }
             }
             match self.write.lock() {
-                Ok(mut write) => self.run_batch(&mut write, true),
+                Ok(mut write) => {
+                    self.run_batch(&mut write, true);
+                    is_holding = write.is_rehearsing();
+                }
                 Err(_) => return self.fail_after_panic(),
             }
         }
@@ -295,7 +312,8 @@ impl Engine {
             && write.board_written.elapsed() >= BOARD_EVERY
     }
 
-    /// Writes the ordered batch, syncs, answers. After a close nothing is written: the file's marks are exact.
+    /// Runs the statements that open transactions wait for, then writes the ordered batch, syncs, answers. After a close
+    /// nothing is written: the file's marks are exact.
     pub(super) fn run_batch(&self, write: &mut WriteSide, by_writer: bool) {
         if write.is_shut {
             return;
@@ -304,6 +322,11 @@ impl Engine {
         let mut batch = std::mem::take(&mut write.spare);
         // Dropped before the batch, so that a caller whose sender is dropped finds the failure.
         let _on_panic = OnPanic(self);
+        // A caller on its own thread leaves the statements of users to the writer, which they have woken.
+        if by_writer && !self.rehearse(write) {
+            write.spare = batch;
+            return;
+        }
         let filled = self.fill_batch(write, &mut batch, by_writer).and_then(|()| self.begin_for(write, &batch));
         match filled.and_then(|()| write.commit(&mut batch)) {
             Ok(sync) => {
@@ -317,7 +340,7 @@ impl Engine {
 
     /// Begins the transaction of a batch. While another program holds the file's write lock nothing has been written,
     /// so the batch is kept and tried again, until the store is closed or dropped. Never under the lock of the state.
-    fn begin(&self, write: &WriteSide) -> Result<()> {
+    pub(super) fn begin(&self, write: &WriteSide) -> Result<()> {
         let started = Instant::now();
         let mut warn_after = BUSY_WARNING;
         loop {
@@ -374,7 +397,11 @@ impl Engine {
                     state.core.commit(commit.session, now, &mut state.effects);
                 }
                 Err(refusal) => {
-                    state.order_rollback(commit.session, now);
+                    if refusal.code() == Code::DEADLOCK {
+                        state.give_way(commit.session, now);
+                    } else {
+                        state.order_rollback(commit.session, now);
+                    }
                     let _ = commit.sender.send(Err(refusal));
                 }
             }
@@ -385,7 +412,7 @@ impl Engine {
     }
 
     /// The state for the writer; an error if nothing more may be written.
-    fn lock_to_write(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn lock_to_write(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_even_failed();
         match &state.failed {
             Some(first) => Err(poisoned(first)),
@@ -398,11 +425,19 @@ impl Engine {
     fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch, by_writer: bool) -> Result<()> {
         let now = self.clock.now();
         let mut state = self.lock_to_write()?;
-        // A caller on its own thread leaves other callers' statements to the writer, which they have woken.
-        let commits = if by_writer { state.take_sql_commits() } else { Vec::new() };
+        let mut commits = if by_writer { state.take_sql_commits() } else { Vec::new() };
         if !commits.is_empty() {
             drop(state);
+            // The transaction whose statements are applied already is the first, so that they need not run again.
+            match write.rehearsal.get().and_then(|at| commits.iter().position(|commit| commit.is_at(at))) {
+                Some(place) => commits.swap(0, place),
+                None => write.close_rehearsal().map_err(writing)?,
+            }
             self.order_sql_commits(write, commits, now)?;
+            state = self.lock_to_write()?;
+        } else if write.is_rehearsing() {
+            drop(state);
+            write.close_rehearsal().map_err(writing)?;
             state = self.lock_to_write()?;
         }
         state.order_deferred(now);
@@ -542,7 +577,7 @@ impl Engine {
 
     /// After a failed write memory cannot be rolled back, so the store takes no more work: opening the file again gives
     /// exactly the acknowledged state.
-    fn fail_batch(&self, write: &WriteSide, batch: &mut Batch, failure: &Error) {
+    pub(super) fn fail_batch(&self, write: &WriteSide, batch: &mut Batch, failure: &Error) {
         write.roll_back();
         tracing::error!(%failure, "a batch could not be written; the store takes nothing more");
         // Marked first, so that a caller that gets the failure finds the store poisoned.
@@ -564,6 +599,10 @@ impl Engine {
             state.is_closed = true;
             self.ending.close();
             state.parked.fail(Error::closed);
+            // Their transactions cannot be committed any more.
+            for rehearsal in state.take_rehearsals() {
+                let _ = rehearsal.sender.send(Err(Error::closed()));
+            }
         }
         let mut write = self.write.lock().map_err(|_| {
             self.fail_after_panic();

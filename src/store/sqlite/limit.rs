@@ -169,8 +169,8 @@ fn timed_out(limits: &Limits, text: &str) -> Error {
     Error::new(
         Code::SQL_TIMEOUT,
         format!(
-            "the statement '{shown}' ran longer than {limit} ms (sql_timeout_ms) and was stopped; its transaction is \
-             rolled back. Make the statement faster, or raise the limit"
+            "the statement '{shown}' ran longer than {limit} ms (sql_timeout_ms) and was stopped and undone. Make the \
+             statement faster, or raise the limit"
         ),
     )
 }

@@ -9,6 +9,7 @@ mod failure;
 mod guard;
 mod limit;
 mod load;
+mod moment;
 mod open;
 mod options;
 mod owner;
@@ -16,7 +17,9 @@ mod parked;
 mod read;
 mod read_only;
 mod recent;
+mod rehearse;
 mod reserved;
+mod script;
 mod share;
 mod state;
 mod tx;
@@ -39,19 +42,22 @@ use crate::core::{Core, Effects, Repair};
 use crate::error::{Code, Error, Result};
 use crate::protocol::work::{TakenJob, WorkVerb};
 use crate::protocol::{Outcome, Unit, Verb};
+use crate::sql::sqlite::transaction::LAST_ROW;
 use crate::time::Clock;
 use batch::{Batch, Sender, Slot, Slots, WriteSide};
 use deferred::DeferredKeys;
 use engine::Engine;
 use failure::{poisoned, storage};
 use limit::{Caller, Ending, Limits};
+use moment::Moments;
 use owner::Owner;
 use reserved::Reserved;
 use state::{SqlCommit, State};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use user_sql::UserWork;
 use uuid::Uuid;
 
 /// The highest total cost of the units under way: a unit counts one, and one more for every [`BODY_SHARE_BYTES`] of its
@@ -114,6 +120,8 @@ impl SqliteStore {
         let doing = || format!("opening database '{location}'");
         let guard = guard::Guard::install(&mut connection).map_err(|error| storage(&doing(), error))?;
         let deferred_keys = DeferredKeys::install(&connection).map_err(|error| storage(&doing(), error))?;
+        let moments = Moments::install(&connection).map_err(|error| storage(&doing(), error))?;
+        connection.execute_batch(LAST_ROW).map_err(|error| storage(&doing(), error))?;
         reserved::check_foreign_keys(&connection, &doing())?;
         let reserved = Reserved::read(&connection).map_err(|error| storage(&doing(), error))?;
         let sql_limits = Limits { timeout: sql_timeout, ending: Arc::new(Ending::default()) };
@@ -122,6 +130,8 @@ impl SqliteStore {
             guard,
             deferred_keys,
             limits: sql_limits.clone(),
+            moments,
+            rehearsal: Cell::default(),
             reserved,
             fault: None,
             spare: Batch::default(),
@@ -241,7 +251,21 @@ impl SqliteStore {
             return read.unwrap_or_else(|| Err(Error::closed()));
         }
         let side = self.engine.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
+        // What an open transaction has written is not committed.
+        side.drop_rehearsal();
         work(&side.connection, &side.guard)
+    }
+
+    /// Runs a query of a transaction that has written nothing; `None` if the statement would write.
+    async fn try_query(&self, sql: &SqlStatement) -> Result<Option<SqlRows>> {
+        let (this, sql) = (self.this.upgrade().ok_or_else(Error::closed)?, sql.clone());
+        let caller = Caller::default();
+        let _waits = caller.guard();
+        blocking(move || {
+            let limits = &this.sql_limits;
+            this.with_guarded(|connection, guard| user_sql::try_query(connection, guard, limits, &sql, &caller))
+        })
+        .await
     }
 
     async fn check_sql(&self, sql: &SqlStatement) -> Result<()> {
@@ -250,6 +274,7 @@ impl SqliteStore {
         }
         // In memory there is one connection, and a statement may run on it for any time.
         if let Ok(side) = self.engine.write.try_lock() {
+            side.drop_rehearsal();
             return user_sql::check(&side.connection, &side.guard, sql);
         }
         let (this, sql) = (self.this.upgrade().ok_or_else(Error::closed)?, sql.clone());
@@ -412,9 +437,8 @@ impl Store for SqliteStore {
             {
                 let mut state = self.engine.lock()?;
                 let session = state.core.begin();
-                let sql = vec![sql];
-                let sender = Sender::new(sender, None);
-                state.push_sql_commit(SqlCommit { session, sql, sender, caller: Some(caller) });
+                let (work, sender) = (UserWork::Once(sql), Sender::new(sender, None));
+                state.push_sql_commit(SqlCommit { session, work, sender, caller: Some(caller) });
                 self.engine.write_ordered(state);
             }
             match answered(&self.engine, receiver).await?.first() {

@@ -7,7 +7,8 @@
 use super::batch::{Answer, Batch, PendingRead, Sender, Slot, Slots};
 use super::limit::Caller;
 use super::parked::Parked;
-use super::user_sql::UserUnit;
+use super::script::{self, Done, Form, Position, SharedScript};
+use super::user_sql::{UserUnit, UserWork};
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
 use crate::error::{Error, Result};
@@ -26,7 +27,7 @@ const MOST_TICKS: usize = 16;
 /// A transaction with the user's own SQL, to be run before its verbs are committed.
 pub(super) struct SqlCommit {
     pub(super) session: Session,
-    pub(super) sql: Vec<SqlStatement>,
+    pub(super) work: UserWork,
     pub(super) sender: Sender,
     /// Set if the SQL may be given up when its caller leaves.
     pub(super) caller: Option<Caller>,
@@ -34,8 +35,22 @@ pub(super) struct SqlCommit {
 
 impl SqlCommit {
     pub(super) fn unit(&self) -> UserUnit<'_> {
-        UserUnit { sql: &self.sql, caller: self.caller.as_ref() }
+        UserUnit { work: &self.work, caller: self.caller.as_ref() }
     }
+
+    /// Whether the statements of this transaction are applied already.
+    pub(super) fn is_at(&self, position: Position) -> bool {
+        matches!(&self.work, UserWork::Again(script) if script::lock(script).position() == position)
+    }
+}
+
+/// A statement that an open transaction waits for.
+pub(super) struct Rehearsal {
+    pub(super) script: SharedScript,
+    pub(super) form: Form,
+    pub(super) statement: SqlStatement,
+    pub(super) caller: Caller,
+    pub(super) sender: oneshot::Sender<Result<Done>>,
 }
 
 /// The result of a transaction's verb that had to wait for a group: the session again, and the verb's reply.
@@ -50,6 +65,7 @@ pub(super) struct State {
     /// Units with a RECEIVE: ordered by the writer, so that none is ordered whose caller has gone.
     deferred: VecDeque<(Unit, Sender)>,
     sql_commits: Vec<SqlCommit>,
+    rehearsals: Vec<Rehearsal>,
     pub(super) parked: Parked,
     /// All numbers ever used are below these, as the tables record.
     marks: (u64, u64, u64),
@@ -120,6 +136,7 @@ impl State {
             reads: Vec::new(),
             deferred: VecDeque::new(),
             sql_commits: Vec::new(),
+            rehearsals: Vec::new(),
             parked: Parked::default(),
             marks,
             names: Names::default(),
@@ -143,6 +160,7 @@ impl State {
         !(self.answers.is_empty()
             && self.deferred.is_empty()
             && self.sql_commits.is_empty()
+            && self.rehearsals.is_empty()
             && self.effects.changes.is_empty()
             && self.effects.redeliver.is_empty()
             && !self.effects.catalog_changed)
@@ -151,10 +169,11 @@ impl State {
     /// The ordered work that is not answered yet, as text.
     pub(super) fn describe_orders(&self) -> String {
         format!(
-            "{} answers wait for the sync, {} units for the writer, {} commits for their SQL",
+            "{} answers wait for the sync, {} units for the writer, {} commits for their SQL, {} statements for the writer",
             self.answers.len(),
             self.deferred.len(),
-            self.sql_commits.len()
+            self.sql_commits.len(),
+            self.rehearsals.len()
         )
     }
 
@@ -273,6 +292,13 @@ impl State {
         self.retry_unlocked(now);
     }
 
+    /// Rolls back a session that the store refuses because of other transactions: its messages and jobs are not at fault,
+    /// so it does not count as a rollback of theirs.
+    pub(super) fn give_way(&mut self, session: Session, now: Timestamp) {
+        self.core.give_way(session, &mut self.effects);
+        self.retry_unlocked(now);
+    }
+
     /// Executes a verb of an open transaction. The taking of a job is written at once.
     pub(super) fn execute(&mut self, session: &mut Session, verb: Verb, now: Timestamp) -> Result<Step> {
         let step = self.core.execute(session, verb, now);
@@ -307,6 +333,15 @@ impl State {
     /// Adds a commit with SQL; the writer runs the SQL first.
     pub(super) fn push_sql_commit(&mut self, commit: SqlCommit) {
         self.sql_commits.push(commit);
+    }
+
+    /// Adds a statement of an open transaction; the writer runs it between two batches.
+    pub(super) fn push_rehearsal(&mut self, rehearsal: Rehearsal) {
+        self.rehearsals.push(rehearsal);
+    }
+
+    pub(super) fn take_rehearsals(&mut self) -> Vec<Rehearsal> {
+        std::mem::take(&mut self.rehearsals)
     }
 
     /// Commits with SQL that did not run in this batch run in the next one, before all that came later.
@@ -534,6 +569,7 @@ impl State {
         if self.lone_credit == 0
             || !batches_are_short
             || !self.sql_commits.is_empty()
+            || !self.rehearsals.is_empty()
             || self.answers.len() + self.deferred.len() > 1
         {
             return false;
@@ -570,6 +606,9 @@ impl State {
         }
         for commit in self.sql_commits.drain(..) {
             let _ = commit.sender.send(Err(why()));
+        }
+        for rehearsal in self.rehearsals.drain(..) {
+            let _ = rehearsal.sender.send(Err(why()));
         }
         self.parked.fail(why);
         self.reads.clear();
@@ -636,7 +675,8 @@ mod tests {
         let mut state = with_a_lone_caller();
         let (sender, _receiver) = oneshot::channel();
         let session = state.core.begin();
-        state.push_sql_commit(SqlCommit { session, sql: Vec::new(), sender: Sender::new(sender, None), caller: None });
+        let work = UserWork::Again(script::Script::shared());
+        state.push_sql_commit(SqlCommit { session, work, sender: Sender::new(sender, None), caller: None });
         assert!(!state.may_write_itself(true));
 
         let mut state = with_a_lone_caller();

@@ -15,6 +15,7 @@ mod locks;
 mod refused_commits;
 mod reopening;
 mod unwritten;
+mod users_sql;
 
 fn definitions() -> Vec<Definition> {
     vec![
@@ -278,13 +279,17 @@ async fn the_users_sql_is_in_the_same_commit_and_only_its_own_unit_fails_with_it
     let [mut good, mut bad, mut worse] = three_transactions(&store).await;
     good.sql(sql("insert into note values (1, 'a')")).await.unwrap();
     good.execute(send(handle, "good")).await.unwrap();
-    bad.sql(SqlStatement { expected_rows: Some(1), ..sql("update note set body = 'b' where id = 7") }).await.unwrap();
+    assert_eq!(bad.sql(sql("update note set body = 'b' where id = 7")).await.unwrap(), 0);
     worse.sql(sql("insert into note values (2, 'c')")).await.unwrap();
-    worse.sql(sql("insert into strict_note values (1)")).await.unwrap();
+    worse.sql(sql("insert into strict_note values (2)")).await.unwrap();
+    for text in ["insert into strict_note values (2)", "insert into note values (7, 'd')"] {
+        store.run_sql(sql(text)).await.unwrap();
+    }
     let (good, bad, worse) = tokio::join!(good.commit(), bad.commit(), worse.commit());
     good.unwrap();
-    assert_eq!(bad.unwrap_err().code(), Code::USER_SQL_FAILED);
-    assert_eq!(worse.unwrap_err().code(), Code::USER_SQL_FAILED);
+    assert_eq!(bad.unwrap_err().code(), Code::DEADLOCK);
+    assert_eq!(worse.unwrap_err().code(), Code::DEADLOCK);
+    assert_eq!(store.run_sql(sql("delete from note where body = 'd'")).await.unwrap(), 1);
     assert_eq!(count(&store, "select count(*) from note where body = 'a'").await, 1);
     assert_eq!(count(&store, "select count(*) from note").await, 1);
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["good"]);

@@ -1,14 +1,17 @@
-//! A transaction: a session of the core, and the user's own SQL kept until the commit.
+//! A transaction: a session of the core, and the user's own SQL, which the writer runs between two batches.
 
+use super::SqliteStore;
 use super::batch::{Sender, Slot, Slots};
 use super::engine::Engine;
+use super::limit::Caller;
 use super::read::Reader;
-use super::state::{SqlCommit, State, TxSender};
-use super::{SqliteStore, user_sql};
+use super::script::{self, Done, Form, Script, SharedScript};
+use super::state::{Rehearsal, SqlCommit, State, TxSender};
+use super::user_sql::UserWork;
 use crate::core::{ReadRow, Reply, Savepoint, Session, Step, Taken, TakenRow};
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::store::{BoxFuture, SqlRows, SqlStatement, StoreTx};
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,16 +22,15 @@ pub(super) struct SqliteTx {
     store: Arc<SqliteStore>,
     /// `None` once it has ended.
     session: Option<Session>,
-    sql: Vec<SqlStatement>,
-    /// The place of the first statement that makes or changes tables.
-    first_definition: Option<usize>,
+    /// Made by the first statement.
+    script: Option<SharedScript>,
     savepoints: Vec<(String, Savepoint, usize)>,
 }
 
 impl SqliteTx {
     pub(super) fn begin(store: Arc<SqliteStore>) -> Result<Self> {
         let session = store.engine.lock()?.core.begin_transaction();
-        Ok(Self { store, session: Some(session), sql: Vec::new(), first_definition: None, savepoints: Vec::new() })
+        Ok(Self { store, session: Some(session), script: None, savepoints: Vec::new() })
     }
 
     fn session(&mut self) -> Result<&mut Session> {
@@ -112,6 +114,34 @@ impl SqliteTx {
         outcome
     }
 
+    /// Has the writer run a statement.
+    async fn rehearse(&mut self, form: Form, statement: SqlStatement) -> Result<Done> {
+        let script = self.script.get_or_insert_with(Script::shared).clone();
+        let (sender, receiver) = oneshot::channel();
+        let caller = Caller::default();
+        let _waits = caller.guard();
+        let engine = self.store.engine.clone();
+        {
+            let mut state = engine.lock()?;
+            state.push_rehearsal(Rehearsal { script, form, statement, caller, sender });
+            engine.write_ordered(state);
+        }
+        let done = receiver.await.unwrap_or_else(|_| Err(engine.why_unanswered()));
+        if let Err(conflict) = &done
+            && conflict.code() == Code::DEADLOCK
+            && let Some(session) = self.session.take()
+        {
+            let mut state = engine.lock_even_failed();
+            state.give_way(session, engine.clock.now());
+            wake_if_work(&engine, state);
+        }
+        done
+    }
+
+    fn has_written(&self) -> bool {
+        self.script.as_ref().is_some_and(|script| script::lock(script).has_written())
+    }
+
     async fn end(mut self: Box<Self>) -> Result<()> {
         let store = self.store.clone();
         // It takes no room: the units that fill it may wait for this transaction's groups.
@@ -120,17 +150,21 @@ impl SqliteTx {
 
     fn order_end(&mut self) -> Result<oneshot::Receiver<Result<Slots>>> {
         let session = self.session.take().ok_or_else(Error::transaction_ended)?;
-        let sql = std::mem::take(&mut self.sql);
+        let script = self.script.take().filter(|script| !script::lock(script).steps.is_empty());
         let (sender, receiver) = oneshot::channel();
         let sender = Sender::new(sender, None);
         let engine = &self.store.engine;
         let mut state = engine.lock()?;
-        if sql.is_empty() {
-            let now = engine.clock.now();
-            state.order_commit(session, Slots::new(), sender, now);
-            state.retry_unlocked(now);
-        } else {
-            state.push_sql_commit(SqlCommit { session, sql, sender, caller: None });
+        match script {
+            None => {
+                let now = engine.clock.now();
+                state.order_commit(session, Slots::new(), sender, now);
+                state.retry_unlocked(now);
+            }
+            Some(script) => {
+                let work = UserWork::Again(script);
+                state.push_sql_commit(SqlCommit { session, work, sender, caller: None });
+            }
         }
         engine.write_ordered(state);
         Ok(receiver)
@@ -318,23 +352,23 @@ impl StoreTx for SqliteTx {
         Box::pin(self.run(verb))
     }
 
-    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             self.session()?;
-            // Tables of an earlier statement do not exist yet, so statements after it are checked when they run.
-            if self.first_definition.is_none() {
-                self.store.check_sql(&sql).await?;
-                self.first_definition = user_sql::defines(&sql).then_some(self.sql.len());
-            }
-            self.sql.push(sql);
-            Ok(())
+            Ok(self.rehearse(Form::Count, sql).await?.changed)
         })
     }
 
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
         Box::pin(async move {
             self.session()?;
-            self.store.query(sql).await
+            drop(self.store.engine.lock()?);
+            if !self.has_written()
+                && let Some(rows) = self.store.try_query(&sql).await?
+            {
+                return Ok(rows);
+            }
+            Ok(self.rehearse(Form::Rows, sql).await?.rows)
         })
     }
 
@@ -350,7 +384,8 @@ impl StoreTx for SqliteTx {
         Box::pin(async move {
             let session = self.session.as_ref().ok_or_else(Error::transaction_ended)?;
             let place = self.store.engine.lock()?.core.savepoint(session);
-            self.savepoints.push((name.to_owned(), place, self.sql.len()));
+            let statements = self.script.as_ref().map_or(0, |script| script::lock(script).steps.len());
+            self.savepoints.push((name.to_owned(), place, statements));
             Ok(())
         })
     }
@@ -370,8 +405,9 @@ impl StoreTx for SqliteTx {
             state.roll_back_to(session, place);
             wake_if_work(engine, state);
             self.savepoints.truncate(found + 1);
-            self.sql.truncate(statements);
-            self.first_definition = self.first_definition.filter(|first| *first < statements);
+            if let Some(script) = &self.script {
+                script::lock(script).cut(statements);
+            }
             Ok(())
         })
     }

@@ -4,13 +4,14 @@ use super::batch::{WriteSide, writing};
 use super::failure::user;
 use super::guard::{self, Guard};
 use super::limit::{Caller, Limits};
-use super::write::strike;
-use crate::error::{Error, Result};
-use crate::sql::sqlite::transaction::{RELEASE, ROLLBACK_TO, SAVEPOINT};
-use crate::store::statement::first_word;
+use super::moment::Moment;
+use super::script::{self, Done, Form, Script, SharedScript, Step, Told};
+use crate::error::{Code, Error, Result};
+use crate::sql::sqlite::transaction::{RELEASE, RESET_LAST_ROW, ROLLBACK_TO, SAVEPOINT};
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Statement, ToSql, params_from_iter};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 impl ToSql for SqlValue {
@@ -26,32 +27,55 @@ impl ToSql for SqlValue {
     }
 }
 
-/// The statements of one transaction.
+/// The user's SQL of one commit.
 pub(super) struct UserUnit<'a> {
-    pub(super) sql: &'a [SqlStatement],
-    /// Their caller, if they may be given up when it leaves.
+    pub(super) work: &'a UserWork,
+    /// Its caller, if it may be given up when the caller leaves.
     pub(super) caller: Option<&'a Caller>,
+}
+
+/// SQL that a commit runs.
+pub(super) enum UserWork {
+    /// A statement outside a transaction: its caller has been told nothing.
+    Once(SqlStatement),
+    /// The statements of a transaction, which must do what they did when the caller awaited them.
+    Again(SharedScript),
 }
 
 impl UserUnit<'_> {
     fn failed(&self, why: impl std::fmt::Display) -> Error {
-        user(self.sql.last().map_or("", |statement| &statement.text), why)
+        match self.work {
+            UserWork::Once(statement) => user(&statement.text, why),
+            UserWork::Again(script) => user(script::lock(script).last_text(), why),
+        }
+    }
+
+    /// Runs the statements.
+    fn run(&self, side: &WriteSide) -> Result<Result<u64>> {
+        match self.work {
+            UserWork::Once(statement) => {
+                side.moments.set(&Moment::now());
+                Ok(watched(side, statement, Keep::Nothing, self.caller).map(|done| done.changed))
+            }
+            UserWork::Again(script) => Ok(replay(side, &script::lock(script), self.caller)?.map(|()| 0)),
+        }
     }
 }
 
-/// Runs the statements of one transaction, all or none. The outer error is the store's own failure.
+/// Runs the statements of one commit, all or none. The outer error is the store's own failure.
 pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u64>> {
     let connection = &side.connection;
-    let run = |text| {
-        strike(side.fault.as_deref(), || connection.prepare_cached(text)?.execute([])).map(drop).map_err(writing)
+    let is_rehearsed = match unit.work {
+        UserWork::Once(_) => false,
+        UserWork::Again(script) => side.take_rehearsal(script::lock(script).position()),
     };
-    run(SAVEPOINT)?;
-    side.guard.take_defined();
-    let one = |statement: &SqlStatement| {
-        let watch = &side.guard.watch;
-        watch.run(&side.limits, &statement.text, unit.caller, || side.guard.guarded(|| run_one(connection, statement)))
+    let mut verdict = if is_rehearsed {
+        Ok(0)
+    } else {
+        side.run(SAVEPOINT).map_err(writing)?;
+        side.guard.take_defined();
+        unit.run(side)?
     };
-    let mut verdict = unit.sql.iter().try_fold(0, |changed, statement| Ok(changed + one(statement)?));
     if verdict.is_ok()
         && let Err(error) = write_virtual_tables(connection)
     {
@@ -66,21 +90,131 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
     if verdict.is_ok() && side.deferred_keys.are_broken(connection).map_err(writing)? {
         verdict = Err(unit.failed("its transaction cannot be committed: a row breaks a deferred foreign key"));
     }
-    if let Err(error) = &verdict {
-        // After SQLITE_CORRUPT, SQLite refuses each later write of the transaction, so that the others start again
-        // without this unit.
-        if is_damage(error) {
-            side.roll_back();
-        }
-        // ON CONFLICT ROLLBACK, or a statement that was stopped, has taken the savepoint with it.
-        if !connection.is_autocommit() {
-            run(ROLLBACK_TO)?;
-            run(RELEASE)?;
-        }
-    } else {
-        run(RELEASE)?;
+    match &verdict {
+        Ok(_) => side.run(RELEASE).map_err(writing)?,
+        Err(error) => undo(side, error)?,
     }
     Ok(verdict)
+}
+
+/// Undoes what was done since the last savepoint, and removes the savepoint.
+fn undo(side: &WriteSide, failure: &Error) -> Result<()> {
+    // After SQLITE_CORRUPT, SQLite refuses each later write of the transaction, so that the others start again without
+    // this one.
+    if is_damage(failure) {
+        side.roll_back();
+    }
+    // ON CONFLICT ROLLBACK, or a statement that was stopped, has taken the savepoint with it.
+    if !side.connection.is_autocommit() {
+        side.run(ROLLBACK_TO).map_err(writing)?;
+        side.run(RELEASE).map_err(writing)?;
+    }
+    Ok(())
+}
+
+/// Runs a statement of an open transaction for the first time: what its caller is told. It sees what the transaction has
+/// written. Its savepoint stays open, so that the next statement need not begin with the first. The outer error is the
+/// store's own failure; 1205 if an earlier statement would now do something else.
+pub(super) fn rehearse(
+    side: &WriteSide,
+    script: &SharedScript,
+    form: Form,
+    statement: SqlStatement,
+    caller: &Caller,
+) -> Result<Result<Done>> {
+    let connection = &side.connection;
+    let mut script = script::lock(script);
+    if !side.take_rehearsal(script.position()) {
+        side.close_rehearsal().map_err(writing)?;
+        side.run(SAVEPOINT).map_err(writing)?;
+        if let Err(refusal) = replay(side, &script, Some(caller))? {
+            undo(side, &refusal)?;
+            return Ok(Err(refusal));
+        }
+    }
+    let moment = Moment::now();
+    side.moments.set(&moment);
+    side.guard.take_defined();
+    side.run(SAVEPOINT).map_err(writing)?;
+    let keep = if form == Form::Rows { Keep::Rows } else { Keep::Nothing };
+    let mut done = watched(side, &statement, keep, Some(caller));
+    let mut may_repeat = !done.as_ref().is_err_and(is_of_the_run);
+    if done.as_ref().is_ok_and(|done| done.has_written)
+        && let Err(error) = write_virtual_tables(connection)
+    {
+        (done, may_repeat) = (Err(user(&statement.text, &error).caused_by(error)), false);
+    }
+    if done.is_ok()
+        && side.guard.take_defined()
+        && let Some(why) = side.reserved.fault(connection).map_err(writing)?
+    {
+        (done, may_repeat) = (Err(user(&statement.text, why)), false);
+    }
+    match &done {
+        Ok(_) => side.run(RELEASE).map_err(writing)?,
+        Err(error) => undo(side, error)?,
+    }
+    let has_written = done.as_ref().is_ok_and(|done| done.has_written);
+    let told = match &done {
+        Ok(done) => Told::Done { changed: done.changed, digest: done.digest },
+        Err(error) => Told::Refused(error.message().to_owned()),
+    };
+    // A statement that undoes the whole transaction of SQLite would undo that of its batch. Nothing depends on one that
+    // changed nothing and returned no rows.
+    let is_told = done.is_err() || form == Form::Rows || has_written;
+    if may_repeat && is_told && !connection.is_autocommit() {
+        script.steps.push(Step { statement, form, moment, told, has_written });
+    }
+    if !connection.is_autocommit() {
+        side.keep_rehearsal(script.position());
+    }
+    Ok(done)
+}
+
+/// Whether an error says nothing of the statement and the tables: it ran too long, its caller has gone, or the index is
+/// damaged.
+fn is_of_the_run(error: &Error) -> bool {
+    error.code() != Code::USER_SQL_FAILED || is_damage(error)
+}
+
+/// Runs the statements of a transaction again; 1205 if one does something else than its caller was told.
+fn replay(side: &WriteSide, script: &Script, caller: Option<&Caller>) -> Result<Result<()>> {
+    side.run(RESET_LAST_ROW).map_err(writing)?;
+    for step in &script.steps {
+        if let Err(refusal) = repeat(side, step, caller)? {
+            return Ok(Err(refusal));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn repeat(side: &WriteSide, step: &Step, caller: Option<&Caller>) -> Result<Result<()>> {
+    let was_refused = matches!(step.told, Told::Refused(_));
+    if was_refused {
+        side.run(SAVEPOINT).map_err(writing)?;
+    }
+    side.moments.set(&step.moment);
+    let keep = if step.form == Form::Rows { Keep::Digest } else { Keep::Nothing };
+    let done = watched(side, &step.statement, keep, caller);
+    let is_same = match (&step.told, &done) {
+        (Told::Done { changed, digest }, Ok(done)) => (*changed, *digest) == (done.changed, done.digest),
+        (Told::Refused(message), Err(error)) => message == error.message() && !side.connection.is_autocommit(),
+        _ => false,
+    };
+    match done {
+        Err(error) if is_of_the_run(&error) => return Ok(Err(error)),
+        done if !is_same => return Ok(Err(script::conflict(step, &done))),
+        Err(error) => undo(side, &error)?,
+        Ok(_) => {}
+    }
+    Ok(Ok(()))
+}
+
+/// Runs one statement of the user under guard and within its limits.
+fn watched(side: &WriteSide, statement: &SqlStatement, keep: Keep, caller: Option<&Caller>) -> Result<Done> {
+    side.guard.watch.run(&side.limits, &statement.text, caller, || {
+        side.guard.guarded(|| run_one(&side.connection, statement, keep))
+    })
 }
 
 /// Makes virtual tables, such as full-text search, write their buffers: a savepoint does that. Otherwise they would
@@ -90,13 +224,42 @@ fn write_virtual_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.prepare_cached(RELEASE)?.execute([]).map(drop)
 }
 
-/// Runs one statement and gives the number of rows it changed.
-fn run_one(connection: &Connection, statement: &SqlStatement) -> Result<u64> {
+/// What is kept of the rows that a statement returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keep {
+    Nothing,
+    Digest,
+    Rows,
+}
+
+/// Runs one statement.
+fn run_one(connection: &Connection, statement: &SqlStatement, keep: Keep) -> Result<Done> {
     let mut prepared = prepare(connection, statement)?;
+    if keep != Keep::Nothing && prepared.column_count() == 0 {
+        return Err(user(&statement.text, "it is not a query: it returns no rows; run it as a statement"));
+    }
+    let has_written = !prepared.readonly();
+    let columns: Arc<[String]> = match keep {
+        Keep::Rows => prepared.column_names().map(str::to_owned).collect(),
+        Keep::Nothing | Keep::Digest => Arc::default(),
+    };
     let before = connection.total_changes();
+    let mut digest = DefaultHasher::new();
+    let mut found = Vec::new();
     let mut run = || -> rusqlite::Result<()> {
+        let width = prepared.column_count();
         let mut rows = prepared.query(params_from_iter(&statement.params))?;
-        while rows.next()?.is_some() {}
+        while let Some(row) = rows.next()? {
+            if keep == Keep::Nothing {
+                continue;
+            }
+            for place in 0..width {
+                hash(row.get_ref(place)?, &mut digest);
+            }
+            if keep == Keep::Rows {
+                found.push(sql_row(row, &columns)?);
+            }
+        }
         Ok(())
     };
     run().map_err(|error| refused(statement, error))?;
@@ -105,9 +268,27 @@ fn run_one(connection: &Connection, statement: &SqlStatement) -> Result<u64> {
     match statement.expected_rows {
         Some(expected) if expected != changed => Err(user(
             &statement.text,
-            format!("it changed {changed} rows where {expected} were expected; its transaction is rolled back"),
+            format!("it changed {changed} rows where {expected} were expected; it was undone"),
         )),
-        _ => Ok(changed),
+        _ => {
+            let rows = SqlRows { columns, rows: found };
+            Ok(Done { changed, rows, digest: digest.finish(), has_written })
+        }
+    }
+}
+
+fn sql_row(row: &rusqlite::Row<'_>, columns: &Arc<[String]>) -> rusqlite::Result<SqlRow> {
+    let values = (0..columns.len()).map(|place| row.get_ref(place).map(value)).collect::<rusqlite::Result<_>>()?;
+    Ok(SqlRow { columns: columns.clone(), values })
+}
+
+fn hash(value: ValueRef<'_>, digest: &mut DefaultHasher) {
+    match value {
+        ValueRef::Null => digest.write_u8(0),
+        ValueRef::Integer(number) => (1_u8, number).hash(digest),
+        ValueRef::Real(number) => (2_u8, number.to_bits()).hash(digest),
+        ValueRef::Text(text) => (3_u8, text).hash(digest),
+        ValueRef::Blob(bytes) => (4_u8, bytes).hash(digest),
     }
 }
 
@@ -128,28 +309,29 @@ pub(super) fn query(
 }
 
 fn read_all(connection: &Connection, statement: &SqlStatement) -> Result<SqlRows> {
-    let mut prepared = prepare(connection, statement)?;
-    if !prepared.readonly() {
-        return Err(user(&statement.text, "a query may only read; run it as a statement of a transaction"));
+    match read_only(connection, statement)? {
+        Some(rows) => Ok(rows),
+        None => Err(user(&statement.text, "a query may only read; run it as a statement, or in a transaction")),
     }
-    let columns: Arc<[String]> = prepared.column_names().map(str::to_owned).collect();
-    let mut read = || -> rusqlite::Result<Vec<SqlRow>> {
-        let mut found = Vec::new();
-        let mut rows = prepared.query(params_from_iter(&statement.params))?;
-        while let Some(row) = rows.next()? {
-            let values =
-                (0..columns.len()).map(|place| row.get_ref(place).map(value)).collect::<rusqlite::Result<_>>()?;
-            found.push(SqlRow { columns: columns.clone(), values });
-        }
-        Ok(found)
-    };
-    let rows = read().map_err(|error| refused(statement, error))?;
-    Ok(SqlRows { columns, rows })
 }
 
-/// Whether the statement makes or changes tables, so that statements after it cannot be checked before it has run.
-pub(super) fn defines(statement: &SqlStatement) -> bool {
-    matches!(first_word(&statement.text).0.as_str(), "CREATE" | "ALTER" | "DROP")
+/// Runs a query of a transaction that has written nothing; `None` if it would write.
+pub(super) fn try_query(
+    connection: &Connection,
+    guard: &Guard,
+    limits: &Limits,
+    statement: &SqlStatement,
+    caller: &Caller,
+) -> Result<Option<SqlRows>> {
+    let read = || guard.guarded(|| read_only(connection, statement));
+    guard.watch.run(limits, &statement.text, Some(caller), read)
+}
+
+fn read_only(connection: &Connection, statement: &SqlStatement) -> Result<Option<SqlRows>> {
+    if !prepare(connection, statement)?.readonly() {
+        return Ok(None);
+    }
+    Ok(Some(run_one(connection, statement, Keep::Rows)?.rows))
 }
 
 fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<Statement<'c>> {

@@ -79,7 +79,8 @@ struct TransactionEffects {
 /// One request on the link.
 enum Step<'a> {
     Call(Call<'a>),
-    Sql(&'a SqlStatement),
+    /// With the place for the number of rows changed.
+    Sql(&'a SqlStatement, &'a mut u64),
     Query(&'a SqlStatement),
 }
 
@@ -89,8 +90,9 @@ impl Step<'_> {
         match self {
             Self::Call(call) => link.call(call).await.map(nameless),
             Self::Query(sql) => link.query(sql).await,
-            Self::Sql(sql) => {
+            Self::Sql(sql, count) => {
                 let changed = link.execute(sql).await?;
+                *count = changed;
                 match sql.expected_rows {
                     Some(expected) if expected != changed => Err(Failure {
                         error: Error::new(
@@ -396,12 +398,13 @@ impl Session {
         }
     }
 
-    async fn sql(&mut self, sql: SqlStatement) -> Result<()> {
+    async fn sql(&mut self, sql: SqlStatement) -> Result<u64> {
         self.check()?;
         self.steps_done += 1;
         self.ran_users_sql = true;
-        self.step(Step::Sql(&sql)).await?;
-        Ok(())
+        let mut changed = 0;
+        self.step(Step::Sql(&sql, &mut changed)).await?;
+        Ok(changed)
     }
 
     async fn query(&mut self, sql: SqlStatement) -> Result<SqlRows> {
@@ -577,7 +580,7 @@ impl StoreTx for DatabaseTx {
         }))
     }
 
-    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.run(|mut session| async move {
             let done = session.sql(sql).await;
             (session, done)

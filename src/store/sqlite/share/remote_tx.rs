@@ -53,8 +53,13 @@ impl StoreTx for RemoteTx {
         })
     }
 
-    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.done(TxStep::Sql(sql.into())))
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            match self.step(TxStep::Sql(sql.into())).await? {
+                Answer::Changed(rows) => Ok(rows),
+                other => Err(unexpected(&other)),
+            }
+        })
     }
 
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {

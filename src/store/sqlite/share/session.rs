@@ -437,7 +437,7 @@ async fn run_step(mut open: Box<dyn StoreTx>, step: TxStep, home: &mut Option<Bo
         TxStep::Commit => return open.commit().await.map(|()| Answer::Done),
         TxStep::Rollback => return open.rollback().await.map(|()| Answer::Done),
         TxStep::Execute(verb) => open.execute(verb).await.map(|outcome| outcomes(vec![outcome])),
-        TxStep::Sql(sql) => open.sql(sql.into()).await.map(|()| Answer::Done),
+        TxStep::Sql(sql) => open.sql(sql.into()).await.map(Answer::Changed),
         TxStep::Query(sql) => open.query(sql.into()).await.map(|rows| Answer::Rows(rows.into())),
         TxStep::Claim(unit_id) => open.claim(unit_id).await.map(Answer::Happened),
         TxStep::Savepoint(name) => open.savepoint(&name).await.map(|()| Answer::Done),

@@ -1,0 +1,49 @@
+//! Statements of open transactions, run between two batches.
+//!
+//! A statement runs when its caller awaits it: on the connection that writes, in a savepoint, after the earlier statements of
+//! its transaction. The caller gets its error, its count and its rows. Then the savepoint is rolled back, and no other caller
+//! has waited for more than this statement. The commit runs the statements again in its batch and refuses the transaction if
+//! one of them does something else ([0033](../../../docs/decisions/0033-sql-in-a-transaction-runs-twice.md)).
+//!
+//! While nothing else is to be done, the savepoint stays open. Then the next statement of the same transaction does not
+//! repeat the earlier ones, and the commit repeats none.
+
+use super::batch::{Batch, WriteSide};
+use super::engine::Engine;
+use super::user_sql;
+
+impl Engine {
+    /// Runs the waiting statements. Returns whether a batch is to be written then.
+    pub(super) fn rehearse(&self, write: &WriteSide) -> bool {
+        let waiting = self.lock_even_failed().take_rehearsals();
+        if waiting.is_empty() {
+            return true;
+        }
+        let mut waiting = waiting.into_iter();
+        for rehearsal in waiting.by_ref() {
+            // The transaction of a caller that has gone is rolled back.
+            if rehearsal.sender.is_closed() {
+                continue;
+            }
+            let run = || {
+                self.begin(write)?;
+                let super::state::Rehearsal { script, form, statement, caller, .. } = &rehearsal;
+                user_sql::rehearse(write, script, *form, statement.clone(), caller)
+            };
+            match run() {
+                Ok(done) => drop(rehearsal.sender.send(done)),
+                Err(failure) => {
+                    self.fail_batch(write, &mut Batch::default(), &failure);
+                    let _ = rehearsal.sender.send(Err(failure.duplicate()));
+                    waiting.for_each(|rehearsal| drop(rehearsal.sender.send(Err(failure.duplicate()))));
+                    return false;
+                }
+            }
+        }
+        let has_work = self.lock_even_failed().has_work(self.clock.now());
+        if !has_work && !write.is_rehearsing() {
+            write.roll_back();
+        }
+        has_work
+    }
+}

@@ -1,0 +1,159 @@
+//! The user's own SQL of one transaction, and what its caller was told of each statement.
+
+use super::moment::Moment;
+use crate::error::{Code, Error};
+use crate::store::{SqlRows, SqlStatement};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The next number of a script of this process.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// What a caller wants to be told of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The number of rows that it changed.
+    Count,
+    /// The rows that it returns.
+    Rows,
+}
+
+/// What a statement did.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// The number of rows that it changed.
+    pub(super) changed: u64,
+    /// The rows that it returned, if they are wanted.
+    pub(super) rows: SqlRows,
+    /// A hash of those rows, so that a script does not keep them.
+    pub(super) digest: u64,
+    /// Whether it may have changed anything.
+    pub(super) has_written: bool,
+}
+
+/// What the caller of a statement was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Told {
+    Done {
+        changed: u64,
+        digest: u64,
+    },
+    /// The statement failed with this message and left nothing.
+    Refused(String),
+}
+
+/// One statement that has run once.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) statement: SqlStatement,
+    pub(super) form: Form,
+    /// What it saw of the time, and its random numbers.
+    pub(super) moment: Moment,
+    pub(super) told: Told,
+    pub(super) has_written: bool,
+}
+
+/// The statements of a transaction, in order.
+#[derive(Debug)]
+pub(super) struct Script {
+    id: u64,
+    /// How often it was cut. A connection on which it was applied before has more than what is left.
+    cuts: u64,
+    pub(super) steps: Vec<Step>,
+}
+
+/// Shared by a transaction and the writer.
+pub(super) type SharedScript = Arc<Mutex<Script>>;
+
+/// A script as far as it has been applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Position {
+    id: u64,
+    cuts: u64,
+    steps: usize,
+}
+
+impl Script {
+    pub(super) fn shared() -> SharedScript {
+        Arc::new(Mutex::new(Self { id: NEXT_ID.fetch_add(1, Relaxed), cuts: 0, steps: Vec::new() }))
+    }
+
+    /// Its end.
+    pub(super) fn position(&self) -> Position {
+        Position { id: self.id, cuts: self.cuts, steps: self.steps.len() }
+    }
+
+    /// Whether a statement has written, so that only the writer's connection can show what the transaction sees.
+    pub(super) fn has_written(&self) -> bool {
+        self.steps.iter().any(|step| step.has_written)
+    }
+
+    /// Keeps the first so many statements.
+    pub(super) fn cut(&mut self, steps: usize) {
+        if steps < self.steps.len() {
+            self.steps.truncate(steps);
+            self.cuts += 1;
+        }
+    }
+
+    /// The text of the last statement, for errors of the whole transaction.
+    pub(super) fn last_text(&self) -> &str {
+        self.steps.last().map_or("", |step| &step.statement.text)
+    }
+}
+
+pub(super) fn lock(script: &SharedScript) -> MutexGuard<'_, Script> {
+    script.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// 1205: the statement would now do something else than its caller was told.
+pub(super) fn conflict(step: &Step, now: &Result<Done, Error>) -> Error {
+    let shown: String = step.statement.text.trim().chars().take(80).collect();
+    let change = match (&step.told, now) {
+        (Told::Done { changed, .. }, Ok(done)) if *changed != done.changed => {
+            format!("changed {changed} rows and would now change {}", done.changed)
+        }
+        (Told::Done { .. }, Ok(_)) => "returned rows that would now be others".to_owned(),
+        (Told::Done { .. }, Err(error)) => format!("succeeded and would now fail ({})", error.message()),
+        (Told::Refused(_), Ok(_)) => "failed and would now succeed".to_owned(),
+        (Told::Refused(_), Err(error)) => format!("failed and would now fail in another way ({})", error.message()),
+    };
+    Error::new(
+        Code::DEADLOCK,
+        format!(
+            "the statement '{shown}' {change}, because another transaction was committed meanwhile. The transaction was \
+             rolled back: run it again"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(has_written: bool) -> Step {
+        Step {
+            statement: SqlStatement { text: "x".to_owned(), params: Vec::new(), expected_rows: None },
+            form: Form::Count,
+            moment: Moment::now(),
+            told: Told::Refused("why".to_owned()),
+            has_written,
+        }
+    }
+
+    #[test]
+    fn a_script_that_was_cut_is_at_another_position_even_with_as_many_steps() {
+        let script = Script::shared();
+        let mut script = lock(&script);
+        script.steps.extend([step(false), step(true)]);
+        let before = script.position();
+        script.cut(2);
+        assert_eq!(script.position(), before, "nothing was cut");
+        script.cut(1);
+        assert!(!script.has_written());
+        script.steps.push(step(true));
+        assert!(script.has_written());
+        assert_ne!(script.position(), before);
+        assert_ne!(lock(&Script::shared()).position(), lock(&Script::shared()).position());
+    }
+}

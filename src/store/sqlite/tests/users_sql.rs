@@ -1,0 +1,281 @@
+//! Statements of transactions, which run when they are awaited and again at the commit.
+
+use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+async fn with(tables: &[&str]) -> (Arc<SqliteStore>, ConversationHandle) {
+    let (store, handle) = with_a_dialog().await;
+    for text in tables {
+        store.run_sql(sql(text)).await.unwrap();
+    }
+    (store, handle)
+}
+
+async fn rows(tx: &mut Box<dyn StoreTx>, text: &str) -> Vec<Vec<SqlValue>> {
+    let rows = tx.query(sql(text)).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+    rows.rows.iter().map(|row| row.values().to_vec()).collect()
+}
+
+/// A commit of another caller: the statements of open transactions must run again.
+async fn other_commit(store: &SqliteStore) {
+    store.run_sql(sql("create table if not exists other (n)")).await.unwrap();
+    store.run_sql(sql("insert into other values (1)")).await.unwrap();
+}
+
+#[tokio::test]
+async fn random_numbers_and_the_time_that_were_told_are_those_committed() {
+    let _limit = crate::testing::limit();
+    let table = "create table t (lucky, token, at text, day text default current_timestamp)";
+    let (store, _) = with(&[table]).await;
+    for _ in 0..3 {
+        let mut tx = store.begin().await.unwrap();
+        let insert = "insert into t (lucky, token, at)
+                      select random(), randomblob(16), strftime('%Y-%m-%d %H:%M:%f', 'now') from (values (1), (2))
+                      returning *";
+        let told = rows(&mut tx, insert).await;
+        assert_ne!(told[0][0], told[1][0]);
+        other_commit(&store).await;
+        assert_eq!(rows(&mut tx, "select * from t order by rowid").await, told);
+        other_commit(&store).await;
+        tx.commit().await.unwrap();
+        let mut tx = store.begin().await.unwrap();
+        assert_eq!(rows(&mut tx, "delete from t returning *").await, told);
+        tx.commit().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_last_row_is_that_of_the_own_transaction() {
+    let _limit = crate::testing::limit();
+    let tables = ["create table a (id integer primary key)", "create table line (a integer)"];
+    let (store, _) = with(&tables).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("insert into a values (41)")).await.unwrap();
+    other_commit(&store).await;
+    tx.sql(sql("insert into line values (last_insert_rowid())")).await.unwrap();
+    other_commit(&store).await;
+    assert_eq!(rows(&mut tx, "select a from line").await, [[SqlValue::Integer(41)]]);
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select a from line").await, 41);
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("insert into line values (last_insert_rowid())")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select min(a) from line").await, 0, "not that of another transaction");
+}
+
+/// Runs statements in a transaction, then statements of others, and commits. Returns the code of the refusal.
+async fn commit_after(tables: &[&str], own: &[&str], others: &[&str]) -> Option<Code> {
+    let (store, _) = with(tables).await;
+    let mut tx = store.begin().await.unwrap();
+    for text in own {
+        // A statement that returns rows is told more than its count.
+        match *text {
+            text if text.starts_with("select") || text.contains("returning") => {
+                drop(tx.query(sql(text)).await.unwrap())
+            }
+            text => drop(tx.sql(sql(text)).await),
+        }
+    }
+    for text in others {
+        store.run_sql(sql(text)).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+    tx.commit().await.err().map(|error| {
+        assert!(error.is_retryable(), "{error}");
+        error.code()
+    })
+}
+
+#[tokio::test]
+async fn a_commit_is_refused_if_what_was_told_has_changed_and_only_then() {
+    let _limit = crate::testing::limit();
+    let tables = ["create table t (id integer primary key, n integer)", "insert into t values (1, 10), (2, 20)"];
+    let conflict = Some(Code::DEADLOCK);
+    for (own, others, expected) in [
+        // A count.
+        (&["update t set n = 0 where n > 15"][..], &["update t set n = 30"][..], conflict),
+        (&["update t set n = 0 where n > 15"], &["update t set n = 5 where id = 1"], None),
+        // Returned rows, and a number that SQLite chose.
+        (&["update t set n = n + 1 where id = 1 returning n"], &["update t set n = 50"], conflict),
+        (&["update t set n = n + 1 where id = 1"], &["update t set n = 50"], None),
+        (&["insert into t (n) values (1) returning id"], &["insert into t (n) values (1)"], conflict),
+        (&["insert into t (n) values (1)"], &["insert into t (n) values (1)"], None),
+        (&["insert into t values (9, 1) returning id"], &["insert into t (n) values (1)"], None),
+        // An error that was told.
+        (&["insert into t values (1, 1)"], &["delete from t where id = 1"], conflict),
+        (&["insert into t values (1, 1)"], &["delete from t where id = 2"], None),
+        (&["insert into t values (7, 7)"], &["insert into t values (7, 7)"], conflict),
+        // Rows read after the transaction has written, and before.
+        (&["insert into t values (7, 7)", "select sum(n) from t"], &["update t set n = 0"], conflict),
+        (&["select sum(n) from t", "insert into t values (7, 7)"], &["update t set n = 0"], None),
+        (&["insert into t values (7, 7)", "select n from t where id = 7"], &["update t set n = 0"], None),
+        // A table that has gone.
+        (&["insert into t values (7, 7)"], &["drop table t"], conflict),
+    ] {
+        assert_eq!(commit_after(&tables, own, others).await, expected, "{own:?} beside {others:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_statement_finds_a_conflict_of_an_earlier_one_and_the_transaction_has_ended() {
+    let _limit = crate::testing::limit();
+    let (store, handle) = with(&["create table t (id integer primary key)"]).await;
+    store.submit(vec![send(handle, "back")]).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["back"]);
+    tx.sql(sql("insert into t values (1)")).await.unwrap();
+    store.run_sql(sql("insert into t values (1)")).await.unwrap();
+    let error = tx.sql(sql("insert into t values (2)")).await.unwrap_err();
+    assert_eq!(error.code(), Code::DEADLOCK);
+    assert!(error.message().contains("insert into t values (1)"), "{error}");
+    assert_eq!(tx.sql(sql("select 1")).await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["back"]);
+    assert_eq!(count(&store, "select count(*) from t").await, 1);
+}
+
+#[tokio::test]
+async fn conflicts_do_not_make_a_message_poison() {
+    let _limit = crate::testing::limit();
+    let (store, handle) = with(&["create table t (n integer)", "insert into t values (0)"]).await;
+    store.submit(vec![send(handle, "innocent")]).await.unwrap();
+    for round in 0..20 {
+        let mut tx = store.begin().await.unwrap();
+        assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["innocent"], "round {round}");
+        rows(&mut tx, "update t set n = n + 1 returning n").await;
+        store.run_sql(sql("update t set n = n + 1")).await.unwrap();
+        let error = if round % 2 == 0 {
+            tx.commit().await.unwrap_err()
+        } else {
+            tx.query(sql("select n from t")).await.unwrap_err()
+        };
+        assert_eq!(error.code(), Code::DEADLOCK);
+    }
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["innocent"]);
+}
+
+/// Counts the rows inserted into `t`, also those undone later.
+fn count_inserts(store: &SqliteStore) -> Arc<AtomicUsize> {
+    let inserted = Arc::new(AtomicUsize::new(0));
+    let counted = inserted.clone();
+    let write = store.engine.write.lock().unwrap();
+    let count = move |_, _: &str, table: &str, _| {
+        if table == "t" {
+            counted.fetch_add(1, Relaxed);
+        }
+    };
+    write.connection.update_hook(Some(count)).unwrap();
+    inserted
+}
+
+#[tokio::test]
+async fn a_lone_transaction_does_not_repeat_its_statements_each_time() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create table t (n integer)"]).await;
+    let inserted = count_inserts(&store);
+    let mut tx = store.begin().await.unwrap();
+    for _ in 0..100 {
+        tx.sql(sql("insert into t values (1)")).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select count(*) from t").await, 100);
+    // One who repeats all of them for each runs 5,150. A machine that stops for milliseconds repeats some.
+    let inserted = inserted.load(Relaxed);
+    assert!(inserted < 2_500, "{inserted} rows were inserted for 100");
+}
+
+#[tokio::test]
+async fn in_memory_others_read_and_write_beside_an_open_transaction() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create table t (n integer)"]).await;
+    let mut tx = store.begin().await.unwrap();
+    for committed in 0..10 {
+        tx.sql(sql("insert into t values (1)")).await.unwrap();
+        assert_eq!(count(&store, "select count(*) from t").await, committed, "nothing that is not committed");
+        tx.sql(sql("create table if not exists made (n)")).await.unwrap();
+        assert!(store.query(sql("select * from made")).await.is_err());
+        store.run_sql(sql("insert into t values (2)")).await.unwrap();
+    }
+    tx.rollback().await.unwrap();
+    assert_eq!(count(&store, "select sum(n) from t").await, 20);
+}
+
+#[tokio::test]
+async fn another_program_can_write_while_a_transaction_is_idle_and_after_it() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    store.run_sql(sql("create table t (n integer)")).await.unwrap();
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.busy_timeout(Duration::from_secs(20)).unwrap();
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("insert into t values (1)")).await.unwrap();
+    other.execute("insert into t values (2)", []).unwrap();
+    assert_eq!(rows(&mut tx, "select sum(n) from t").await, [[SqlValue::Integer(3)]]);
+    drop(tx);
+    other.execute("insert into t values (4)", []).unwrap();
+    assert_eq!(count(&store, "select sum(n) from t").await, 6);
+}
+
+#[tokio::test]
+async fn a_statement_that_rolls_everything_back_is_undone_alone() {
+    let _limit = crate::testing::limit();
+    let (store, handle) = with(&["create table t (id integer primary key)", "insert into t values (1)"]).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("insert into t values (2)")).await.unwrap();
+    tx.execute(send(handle, "sent")).await.unwrap();
+    let error = tx.sql(sql("insert or rollback into t values (1)")).await.unwrap_err();
+    assert_eq!(error.code(), Code::USER_SQL_FAILED);
+    // This one keeps its first row, if nothing undoes the whole statement.
+    let error = tx.sql(sql("insert or fail into t values (5), (1)")).await.unwrap_err();
+    assert_eq!(error.code(), Code::USER_SQL_FAILED);
+    tx.sql(sql("insert into t values (3)")).await.unwrap();
+    assert_eq!(rows(&mut tx, "select sum(id) from t").await, [[SqlValue::Integer(6)]]);
+    other_commit(&store).await;
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select sum(id) from t").await, 6);
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["sent"]);
+}
+
+#[tokio::test]
+async fn a_statement_whose_transaction_is_dropped_is_stopped() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create table t (n integer)"]).await;
+    let endless = "insert into t with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r";
+    let watch = store.engine.write.lock().unwrap().guard.watch.clone();
+    let mut tx = store.begin().await.unwrap();
+    let running = tokio::spawn(async move {
+        tx.sql(sql("insert into t values (1)")).await.unwrap();
+        tx.sql(sql(endless)).await
+    });
+    until(|| watch.is_running()).await;
+    running.abort();
+    store.run_sql(sql("insert into t values (2)")).await.unwrap();
+    assert_eq!(count(&store, "select sum(n) from t").await, 2);
+}
+
+#[tokio::test]
+async fn a_query_of_a_transaction_may_write_if_it_returns_rows() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create table t (id integer primary key, n integer)"]).await;
+    let mut tx = store.begin().await.unwrap();
+    let made = rows(&mut tx, "with w(n) as (values (5), (6)) insert into t (n) select n from w returning id, n").await;
+    assert_eq!(made.len(), 2);
+    let error = tx.query(sql("delete from t")).await.unwrap_err();
+    assert_eq!(error.code(), Code::USER_SQL_FAILED);
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select sum(n) from t").await, 11, "the refused statement was not run");
+    let error = store.query(sql("delete from t returning n")).await.unwrap_err();
+    assert_eq!(error.code(), Code::USER_SQL_FAILED, "a query outside a transaction only reads");
+}
+
+#[tokio::test]
+async fn a_reserved_name_is_refused_at_the_statement() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&[]).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("create table mine (n)")).await.unwrap();
+    let error = tx.sql(sql("alter table mine rename to sys_mine")).await.unwrap_err();
+    assert_eq!(error.code(), Code::USER_SQL_FAILED);
+    tx.sql(sql("insert into mine values (1)")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select count(*) from mine").await, 1);
+}
