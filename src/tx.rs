@@ -364,8 +364,7 @@ impl Tx {
         }
     }
 
-    /// Runs the user's own SQL in the transaction and returns the number of rows that it changed; parameters are always
-    /// bound.
+    /// Runs the user's own SQL and returns the number of rows that it changed; parameters are always bound.
     ///
     /// A statement that fails is undone, and the transaction goes on: the application may handle the error and commit. The
     /// statement sees what the transaction's own SQL has written before, and [`Tx::rollback_to`] undoes it.
@@ -377,11 +376,9 @@ impl Tx {
     /// ```
     ///
     /// # Errors
-    /// 60022 the statement failed, or changed another number of rows than expected; 60036 it ran too long. In the embedded
-    /// store the commit runs the statements again: 1205, from the next statement or from [`Tx::commit`], if one would now do
-    /// something else, because another transaction was committed meanwhile. The transaction is rolled back then, which
-    /// does not count for poison handling: run it again. A row that breaks a deferred foreign key fails the commit with
-    /// 60022.
+    /// 60022 the statement failed, or changed another number of rows than expected (a broken deferred foreign key: from
+    /// [`Tx::commit`]); 60036 it ran too long; 1205, in the embedded store and also from [`Tx::commit`], if a statement would
+    /// now give another result, because another transaction was committed meanwhile: run the transaction again.
     pub fn sql(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Sql<'_> {
         let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
         Sql { tx: self, statement }
@@ -390,10 +387,9 @@ impl Tx {
     /// Runs a statement that returns rows: a query of the user's own tables or of the catalog views, or a statement that
     /// writes and returns rows (`INSERT .. RETURNING`, on SQL Server `OUTPUT`).
     ///
-    /// It sees what the transaction's own SQL has written before, and otherwise committed rows. In a database server the
-    /// catalog views also show the transaction's own verbs, and a transaction that has run a query keeps its connection to
-    /// its end. In the embedded store the views show committed rows only. What a query returns there after the
-    /// transaction has written is part of what the commit proves: if it would now return other rows, that is 1205.
+    /// It sees what the transaction's own SQL has written before. In a database server the catalog views also show the
+    /// transaction's own verbs, and a transaction that has run a query keeps its connection to its end. In the embedded
+    /// store the views show committed rows, and the rows of a query after the first write must be the same at the commit.
     ///
     /// # Errors
     /// As [`Tx::sql`]; 60022 also if the statement returns no rows by its nature, 60020 the transaction has ended.

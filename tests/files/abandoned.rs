@@ -1,7 +1,7 @@
 //! A broker that is dropped while its writer is busy writes nothing more.
 
 use crate::shop::{began, definitions, dialog, open, options, send, sql, texts};
-use crate::{ENDLESS, is_free, until};
+use crate::{is_free, until};
 use dialoq::internals::store::Store;
 use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb};

@@ -1,7 +1,7 @@
 //! The time and the random numbers that a statement of the user sees.
 //!
-//! A statement of a transaction runs when its caller awaits it, and again at the commit. What the caller was told must be
-//! what is committed, so the second run must see the time and the random numbers of the first one. The connection that writes
+//! A statement of a transaction runs when its caller awaits it, and again at the commit. The commit must give the result that
+//! the caller got, so the second run must see the time and the random numbers of the first one. The connection that writes
 //! therefore has its own `random`, `randomblob` and functions of date and time. The latter replace 'now' by the time of
 //! the statement and leave the rest to SQLite's own functions, on a connection without tables.
 
@@ -195,12 +195,12 @@ mod tests {
                    || unixepoch('subsec') || current_timestamp || timediff('now', '2000-01-01')";
         let (first, second) = (Moment::now(), Moment::now());
         moments.set(&first);
-        let told = value(&ours, all);
-        assert_ne!(value(&ours, all), told, "the next statement draws other numbers");
+        let reported = value(&ours, all);
+        assert_ne!(value(&ours, all), reported, "the next statement draws other numbers");
         moments.set(&second);
-        assert_ne!(value(&ours, all), told);
+        assert_ne!(value(&ours, all), reported);
         moments.set(&first);
-        assert_eq!(value(&ours, all), told);
+        assert_eq!(value(&ours, all), reported);
         // Within a statement each call gives another number.
         assert_eq!(value(&ours, "random() = random()"), Value::Integer(0));
     }

@@ -1,4 +1,4 @@
-//! The user's own SQL of one transaction, and what its caller was told of each statement.
+//! The user's own SQL of one transaction, and the result of each statement that its caller got.
 
 use super::moment::Moment;
 use crate::error::{Code, Error};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The next number of a script of this process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// What a caller wants to be told of a statement.
+/// The result that a caller wants of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// The number of rows that it changed.
@@ -31,9 +31,9 @@ pub(super) struct Done {
     pub(super) has_written: bool,
 }
 
-/// What the caller of a statement was told.
+/// The result that the caller of a statement got.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Reported {
     Done {
         changed: u64,
         digest: u64,
@@ -49,7 +49,7 @@ pub(super) struct Step {
     pub(super) form: Form,
     /// What it saw of the time, and its random numbers.
     pub(super) moment: Moment,
-    pub(super) told: Told,
+    pub(super) reported: Reported,
     pub(super) has_written: bool,
 }
 
@@ -106,17 +106,17 @@ pub(super) fn lock(script: &SharedScript) -> MutexGuard<'_, Script> {
     script.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// 1205: the statement would now do something else than its caller was told.
+/// 1205: the statement would now give another result than its caller got.
 pub(super) fn conflict(step: &Step, now: &Result<Done, Error>) -> Error {
     let shown: String = step.statement.text.trim().chars().take(80).collect();
-    let change = match (&step.told, now) {
-        (Told::Done { changed, .. }, Ok(done)) if *changed != done.changed => {
+    let change = match (&step.reported, now) {
+        (Reported::Done { changed, .. }, Ok(done)) if *changed != done.changed => {
             format!("changed {changed} rows and would now change {}", done.changed)
         }
-        (Told::Done { .. }, Ok(_)) => "returned rows that would now be others".to_owned(),
-        (Told::Done { .. }, Err(error)) => format!("succeeded and would now fail ({})", error.message()),
-        (Told::Refused(_), Ok(_)) => "failed and would now succeed".to_owned(),
-        (Told::Refused(_), Err(error)) => format!("failed and would now fail in another way ({})", error.message()),
+        (Reported::Done { .. }, Ok(_)) => "returned rows that would now be others".to_owned(),
+        (Reported::Done { .. }, Err(error)) => format!("succeeded and would now fail ({})", error.message()),
+        (Reported::Refused(_), Ok(_)) => "failed and would now succeed".to_owned(),
+        (Reported::Refused(_), Err(error)) => format!("failed and would now fail in another way ({})", error.message()),
     };
     Error::new(
         Code::DEADLOCK,
@@ -136,7 +136,7 @@ mod tests {
             statement: SqlStatement { text: "x".to_owned(), params: Vec::new(), expected_rows: None },
             form: Form::Count,
             moment: Moment::now(),
-            told: Told::Refused("why".to_owned()),
+            reported: Reported::Refused("why".to_owned()),
             has_written,
         }
     }

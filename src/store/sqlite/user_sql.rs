@@ -5,7 +5,7 @@ use super::failure::user;
 use super::guard::{self, Guard};
 use super::limit::{Caller, Limits};
 use super::moment::Moment;
-use super::script::{self, Done, Form, Script, SharedScript, Step, Told};
+use super::script::{self, Done, Form, Reported, Script, SharedScript, Step};
 use crate::error::{Code, Error, Result};
 use crate::sql::sqlite::transaction::{RELEASE, RESET_LAST_ROW, ROLLBACK_TO, SAVEPOINT};
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
@@ -36,7 +36,7 @@ pub(super) struct UserUnit<'a> {
 
 /// SQL that a commit runs.
 pub(super) enum UserWork {
-    /// A statement outside a transaction: its caller has been told nothing.
+    /// A statement outside a transaction: it runs once.
     Once(SqlStatement),
     /// The statements of a transaction, which must do what they did when the caller awaited them.
     Again(SharedScript),
@@ -112,7 +112,7 @@ fn undo(side: &WriteSide, failure: &Error) -> Result<()> {
     Ok(())
 }
 
-/// Runs a statement of an open transaction for the first time: what its caller is told. It sees what the transaction has
+/// Runs a statement of an open transaction for the first time, and gives the result for its caller. It sees what the transaction has
 /// written. Its savepoint stays open, so that the next statement need not begin with the first. The outer error is the
 /// store's own failure; 1205 if an earlier statement would now do something else.
 pub(super) fn rehearse(
@@ -155,15 +155,15 @@ pub(super) fn rehearse(
         Err(error) => undo(side, error)?,
     }
     let has_written = done.as_ref().is_ok_and(|done| done.has_written);
-    let told = match &done {
-        Ok(done) => Told::Done { changed: done.changed, digest: done.digest },
-        Err(error) => Told::Refused(error.message().to_owned()),
+    let reported = match &done {
+        Ok(done) => Reported::Done { changed: done.changed, digest: done.digest },
+        Err(error) => Reported::Refused(error.message().to_owned()),
     };
     // A statement that undoes the whole transaction of SQLite would undo that of its batch. Nothing depends on one that
     // changed nothing and returned no rows.
-    let is_told = done.is_err() || form == Form::Rows || has_written;
-    if may_repeat && is_told && !connection.is_autocommit() {
-        script.steps.push(Step { statement, form, moment, told, has_written });
+    let is_reported = done.is_err() || form == Form::Rows || has_written;
+    if may_repeat && is_reported && !connection.is_autocommit() {
+        script.steps.push(Step { statement, form, moment, reported, has_written });
     }
     if !connection.is_autocommit() {
         side.keep_rehearsal(script.position());
@@ -177,7 +177,7 @@ fn is_of_the_run(error: &Error) -> bool {
     error.code() != Code::USER_SQL_FAILED || is_damage(error)
 }
 
-/// Runs the statements of a transaction again; 1205 if one does something else than its caller was told.
+/// Runs the statements of a transaction again; 1205 if one gives another result than its caller got.
 fn replay(side: &WriteSide, script: &Script, caller: Option<&Caller>) -> Result<Result<()>> {
     side.run(RESET_LAST_ROW).map_err(writing)?;
     for step in &script.steps {
@@ -189,16 +189,16 @@ fn replay(side: &WriteSide, script: &Script, caller: Option<&Caller>) -> Result<
 }
 
 fn repeat(side: &WriteSide, step: &Step, caller: Option<&Caller>) -> Result<Result<()>> {
-    let was_refused = matches!(step.told, Told::Refused(_));
+    let was_refused = matches!(step.reported, Reported::Refused(_));
     if was_refused {
         side.run(SAVEPOINT).map_err(writing)?;
     }
     side.moments.set(&step.moment);
     let keep = if step.form == Form::Rows { Keep::Digest } else { Keep::Nothing };
     let done = watched(side, &step.statement, keep, caller);
-    let is_same = match (&step.told, &done) {
-        (Told::Done { changed, digest }, Ok(done)) => (*changed, *digest) == (done.changed, done.digest),
-        (Told::Refused(message), Err(error)) => message == error.message() && !side.connection.is_autocommit(),
+    let is_same = match (&step.reported, &done) {
+        (Reported::Done { changed, digest }, Ok(done)) => (*changed, *digest) == (done.changed, done.digest),
+        (Reported::Refused(message), Err(error)) => message == error.message() && !side.connection.is_autocommit(),
         _ => false,
     };
     match done {

@@ -32,14 +32,14 @@ async fn random_numbers_and_the_time_that_were_told_are_those_committed() {
         let insert = "insert into t (lucky, token, at)
                       select random(), randomblob(16), strftime('%Y-%m-%d %H:%M:%f', 'now') from (values (1), (2))
                       returning *";
-        let told = rows(&mut tx, insert).await;
-        assert_ne!(told[0][0], told[1][0]);
+        let reported = rows(&mut tx, insert).await;
+        assert_ne!(reported[0][0], reported[1][0]);
         other_commit(&store).await;
-        assert_eq!(rows(&mut tx, "select * from t order by rowid").await, told);
+        assert_eq!(rows(&mut tx, "select * from t order by rowid").await, reported);
         other_commit(&store).await;
         tx.commit().await.unwrap();
         let mut tx = store.begin().await.unwrap();
-        assert_eq!(rows(&mut tx, "delete from t returning *").await, told);
+        assert_eq!(rows(&mut tx, "delete from t returning *").await, reported);
         tx.commit().await.unwrap();
     }
 }
@@ -68,7 +68,7 @@ async fn commit_after(tables: &[&str], own: &[&str], others: &[&str]) -> Option<
     let (store, _) = with(tables).await;
     let mut tx = store.begin().await.unwrap();
     for text in own {
-        // A statement that returns rows is told more than its count.
+        // A statement that returns rows is reported more than its count.
         match *text {
             text if text.starts_with("select") || text.contains("returning") => {
                 drop(tx.query(sql(text)).await.unwrap())
@@ -100,7 +100,7 @@ async fn a_commit_is_refused_if_what_was_told_has_changed_and_only_then() {
         (&["insert into t (n) values (1) returning id"], &["insert into t (n) values (1)"], conflict),
         (&["insert into t (n) values (1)"], &["insert into t (n) values (1)"], None),
         (&["insert into t values (9, 1) returning id"], &["insert into t (n) values (1)"], None),
-        // An error that was told.
+        // An error that was reported.
         (&["insert into t values (1, 1)"], &["delete from t where id = 1"], conflict),
         (&["insert into t values (1, 1)"], &["delete from t where id = 2"], None),
         (&["insert into t values (7, 7)"], &["insert into t values (7, 7)"], conflict),
@@ -156,7 +156,7 @@ async fn conflicts_do_not_make_a_message_poison() {
 fn count_inserts(store: &SqliteStore) -> Arc<AtomicUsize> {
     let inserted = Arc::new(AtomicUsize::new(0));
     let counted = inserted.clone();
-    let write = store.engine.write.lock().unwrap();
+    let mut write = store.engine.write.lock().unwrap();
     let count = move |_, _: &str, table: &str, _| {
         if table == "t" {
             counted.fetch_add(1, Relaxed);
