@@ -12,7 +12,7 @@ use dialoq::status::{
 use dialoq::{ConversationHandle, Timestamp};
 use std::time::Duration;
 
-/// Look at the messages of a queue without receiving them.
+/// Show the messages of a queue without receiving them.
 ///
 /// Also of a queue that is off, and of conversation groups that a session holds or that are set aside. Those that RECEIVE
 /// gives first come first. Nothing is changed or locked; it also works while another process owns the file. Ends with
