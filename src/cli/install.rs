@@ -51,7 +51,7 @@ impl Install {
     }
 }
 
-/// What an administrator does next: without a role nobody but the installer may do anything.
+/// What an administrator does next: without a role only the installer may do anything.
 fn next_step(url: &str) -> &'static str {
     match url.starts_with("mssql:") {
         true => {

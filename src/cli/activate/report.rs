@@ -22,8 +22,8 @@ pub(super) struct Report<'a> {
     /// The messages of readers that have gone.
     of_gone: u64,
     is_off: bool,
-    /// The counts that were told last, and when.
-    told: (Counts, Instant),
+    /// The counts that were printed last, and when.
+    printed: (Counts, Instant),
 }
 
 /// What was done.
@@ -46,7 +46,7 @@ impl<'a> Report<'a> {
             counts: Counts::default(),
             of_gone: 0,
             is_off: false,
-            told: (Counts::default(), Instant::now()),
+            printed: (Counts::default(), Instant::now()),
         }
     }
 
@@ -121,23 +121,23 @@ impl<'a> Report<'a> {
     pub(super) fn counts(&mut self, messages: u64) -> Result<(), Failure> {
         self.counts.messages = self.counts.messages.max(messages);
         let (counts, now) = (self.counts, Instant::now());
-        let seconds = now.duration_since(self.told.1).as_secs_f64().max(0.001);
-        let rate = (counts.messages - self.told.0.messages) as f64 / seconds;
+        let seconds = now.duration_since(self.printed.1).as_secs_f64().max(0.001);
+        let rate = (counts.messages - self.printed.0.messages) as f64 / seconds;
         if !self.line.is_hidden() {
             let off = if self.is_off { "  OFF" } else { "" };
             let readers = counted(counts.readers, "reader");
             self.line.set_message(format!("{}{off}  {readers}  {}  {rate:.0}/s", self.queue, self.done()));
             // The rate of the last seconds.
             if seconds > 2.0 {
-                self.told = (counts, now);
+                self.printed = (counts, now);
             }
             return Ok(());
         }
-        if counts == self.told.0 {
-            self.told.1 = now;
+        if counts == self.printed.0 {
+            self.printed.1 = now;
             return Ok(());
         }
-        self.told = (counts, now);
+        self.printed = (counts, now);
         let text = format!("{}, {}; {rate:.1} a second", counted(counts.readers, "reader"), self.done());
         let Counts { messages, rolled_back, readers } = counts;
         let event = json!({ "event": "counts", "messages": messages, "rolled_back": rolled_back, "readers": readers });

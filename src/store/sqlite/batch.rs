@@ -220,7 +220,7 @@ impl WriteSide {
         Ok(())
     }
 
-    /// The same for a connection that nobody else waits for: another program can write then.
+    /// The same for a connection that no other caller waits for: another program can write then.
     pub(super) fn drop_rehearsal(&self) {
         if self.is_rehearsing() {
             self.roll_back();

@@ -304,6 +304,7 @@ async fn until(what: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn a_take_over_that_meets_a_passing_obstacle_tries_again() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let guest = SharedStore::open(options(folder.path())).unwrap();
@@ -321,12 +322,13 @@ async fn a_take_over_that_meets_a_passing_obstacle_tries_again() {
 
 #[tokio::test]
 async fn a_take_over_makes_no_empty_file_where_the_database_was() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let guest = SharedStore::open(options(folder.path())).unwrap();
     let (path, aside) = (folder.path().join("a.db"), folder.path().join("aside"));
     owner.close().await.unwrap();
-    // Whoever comes first: the guest that owns it now is closed and another one opens while the file is aside.
+    // The guest that owns it now is closed, and another one opens while the file is aside.
     guest.close().await.unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let guest = SharedStore::open(options(folder.path())).unwrap();
@@ -341,6 +343,7 @@ async fn a_take_over_makes_no_empty_file_where_the_database_was() {
 
 #[tokio::test]
 async fn a_damaged_file_is_not_tried_again() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let guest = SharedStore::open(options(folder.path())).unwrap();
@@ -356,6 +359,7 @@ async fn a_damaged_file_is_not_tried_again() {
 
 #[tokio::test]
 async fn a_slot_that_was_asked_for_and_not_taken_is_free() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let _owner = SharedStore::open(options(folder.path())).unwrap();
     let guest = SharedStore::open(options(folder.path())).unwrap();
@@ -371,6 +375,7 @@ async fn a_slot_that_was_asked_for_and_not_taken_is_free() {
 
 #[tokio::test]
 async fn slots_are_counted_over_take_overs_and_freed_under_the_next_owner() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let [first, second] = [0, 1].map(|_| SharedStore::open(options(folder.path())).unwrap());
@@ -399,6 +404,7 @@ async fn slots_are_counted_over_take_overs_and_freed_under_the_next_owner() {
 
 #[tokio::test]
 async fn a_close_waits_for_the_opening_that_is_under_way() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let guest = SharedStore::open(options(folder.path())).unwrap();
