@@ -95,6 +95,8 @@ mod tests {
                 "dialog",
                 "high",
                 "receive_at",
+                "receive_in_tx_alone",
+                "receive_in_tx_and_insert",
                 "send_100_spread",
                 "receive_100_scattered",
                 "log",

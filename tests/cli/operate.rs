@@ -74,6 +74,8 @@ fn a_queue_that_is_off_or_busy_is_no_failure_of_a_send() {
     let paused = shop.ok(&["pause", "orders", "--reason", "stock taking"]);
     assert_eq!(paused.trim_end(), "paused queue 'orders'");
     assert!(shop.ok(&["pause", "orders"]).contains("was paused already"));
+    let status = shop.ok(&["status"]);
+    assert!(status.contains("orders is OFF since 20") && status.contains(": stock taking"), "{status}");
     let (code, _, error) = run(&shop, &[SEND_ORDER, &["second"]].concat());
     assert_eq!(code, Some(0), "{error}");
     assert!(error.contains("11219") && error.contains("stock taking"), "{error}");

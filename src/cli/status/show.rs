@@ -2,7 +2,7 @@
 
 use crate::cli::output::{fitting, is_coloured, printable, printable_name, shortened, span, table};
 use comfy_table::{Cell, Color};
-use dialoq::status::{ConversationCount, LevelStatus, QueueStatus, Status};
+use dialoq::status::{ConversationCount, LevelStatus, OffBy, QueueStatus, Status};
 use std::time::Duration;
 
 /// All of it, for a terminal.
@@ -47,7 +47,22 @@ fn queues(queues: &[QueueStatus]) -> String {
     }
     let headings = ["queue", "status", "#level", "#messages", "#groups", "#oldest", "#readers", "activation"];
     // In a narrow terminal first the groups go, then who activates, the age, and the readers.
-    fitting(&headings, &[4, 7, 5, 6], &rows).to_string()
+    let mut text = fitting(&headings, &[4, 7, 5, 6], &rows).to_string();
+    for queue in queues {
+        text.push_str(&off(queue));
+    }
+    text
+}
+
+/// Since when a queue is off, and why; empty if it is on.
+fn off(queue: &QueueStatus) -> String {
+    let Some(off) = &queue.off else { return String::new() };
+    let why = match (off.by, &off.reason) {
+        (OffBy::Poison, _) => "poison message handling turned it off".to_owned(),
+        (_, Some(reason)) => printable(reason).into_owned(),
+        (_, None) => "a statement turned it off and gave no reason".to_owned(),
+    };
+    format!("\n{} is OFF since {}: {why}", printable_name(&queue.name), off.since)
 }
 
 /// A cell, red in a terminal if it wants a human.

@@ -177,7 +177,7 @@ async fn a_lone_transaction_does_not_repeat_its_statements_each_time() {
     }
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select count(*) from t").await, 100);
-    // One who repeats all of them for each runs 5,150. A machine that stops for milliseconds repeats some.
+    // Repeating all of them for each would insert 5,150.
     let inserted = inserted.load(Relaxed);
     assert!(inserted < 2_500, "{inserted} rows were inserted for 100");
 }
