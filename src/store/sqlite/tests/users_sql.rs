@@ -23,7 +23,7 @@ async fn other_commit(store: &SqliteStore) {
 }
 
 #[tokio::test]
-async fn random_numbers_and_the_time_that_were_told_are_those_committed() {
+async fn random_numbers_and_the_time_that_were_returned_are_those_committed() {
     let _limit = crate::testing::limit();
     let table = "create table t (lucky, token, at text, day text default current_timestamp)";
     let (store, _) = with(&[table]).await;
@@ -86,7 +86,7 @@ async fn commit_after(tables: &[&str], own: &[&str], others: &[&str]) -> Option<
 }
 
 #[tokio::test]
-async fn a_commit_is_refused_if_what_was_told_has_changed_and_only_then() {
+async fn a_commit_is_refused_if_a_result_has_changed_and_only_then() {
     let _limit = crate::testing::limit();
     let tables = ["create table t (id integer primary key, n integer)", "insert into t values (1, 10), (2, 20)"];
     let conflict = Some(Code::DEADLOCK);
