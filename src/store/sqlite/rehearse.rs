@@ -40,10 +40,11 @@ impl Engine {
                 }
             }
         }
-        let has_work = self.lock_even_failed().has_work(self.clock.now());
-        if !has_work && !write.is_rehearsing() {
+        // A statement that came meanwhile runs next: a batch would undo the applied ones first, so that they run again.
+        let has_batch_work = self.lock_even_failed().has_batch_work(self.clock.now());
+        if !has_batch_work && !write.is_rehearsing() {
             write.roll_back();
         }
-        has_work
+        has_batch_work
     }
 }

@@ -152,15 +152,25 @@ impl State {
 
     /// Whether the writer has anything to do.
     pub(super) fn has_work(&self, now: Timestamp) -> bool {
-        self.has_orders() || !self.effects.arrivals.is_empty() || self.core.next_due().is_some_and(|due| due <= now)
+        !self.rehearsals.is_empty() || self.has_batch_work(now)
+    }
+
+    /// The same without the statements of open transactions, which run between two batches.
+    pub(super) fn has_batch_work(&self, now: Timestamp) -> bool {
+        self.has_batch_orders()
+            || !self.effects.arrivals.is_empty()
+            || self.core.next_due().is_some_and(|due| due <= now)
     }
 
     /// Whether anything is ordered, or to be ordered by the writer.
     pub(super) fn has_orders(&self) -> bool {
+        !self.rehearsals.is_empty() || self.has_batch_orders()
+    }
+
+    fn has_batch_orders(&self) -> bool {
         !(self.answers.is_empty()
             && self.deferred.is_empty()
             && self.sql_commits.is_empty()
-            && self.rehearsals.is_empty()
             && self.effects.changes.is_empty()
             && self.effects.redeliver.is_empty()
             && !self.effects.catalog_changed)
