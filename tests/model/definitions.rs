@@ -61,8 +61,8 @@ pub(crate) fn alter_service(name: &str, queue: Option<&str>, add: &[&str], drop:
     }
 }
 
-/// A retry policy that turns the queue off after so many attempts, or quarantines the group; 0 attempts is none.
-pub(crate) fn alter_retry(queue: &str, attempts: u8, turns_off: bool) -> Definition {
+/// A retry policy with so many attempts and what follows the last one; 0 attempts is none.
+pub(crate) fn alter_retry(queue: &str, attempts: u8, then: AfterRetries) -> Definition {
     let retry = match attempts {
         0 => RetryChange::Drop,
         attempts => RetryChange::Set(RetryOptions {
@@ -70,8 +70,7 @@ pub(crate) fn alter_retry(queue: &str, attempts: u8, turns_off: bool) -> Definit
             delay_ms: Some(2000),
             // It is made of the numbers of endpoints, which each store gives.
             jitter_percent: Some(0),
-            // Not END_WITH_ERROR: the ledger must know which conversations end.
-            then: Some(if turns_off { AfterRetries::QueueOff } else { AfterRetries::Quarantine }),
+            then: Some(then),
             ..RetryOptions::default()
         }),
     };

@@ -7,7 +7,7 @@ use crate::steps::{Break, Form, Op, QUEUES, SESSIONS, Source, Step};
 use crate::together::is_over;
 use dialoq::act::Perform;
 use dialoq::internals::core::{Limits, Memory, Savepoint, Session};
-use dialoq::protocol::definition::{BrokerOption, Definition, QueueEvent, QueueOptions};
+use dialoq::protocol::definition::{AfterRetries, BrokerOption, Definition, QueueEvent, QueueOptions};
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, Message, Outcome, ReceiveFrom, Relation, Verb, system};
 use dialoq::{Broker, Clock, ConversationHandle, Error, Gathering, GroupId, OpenOptions, Timestamp, Tx};
 use std::collections::{HashMap, HashSet};
@@ -204,6 +204,8 @@ pub(crate) struct Run {
     pub(crate) has_trail: [bool; QUEUES.len()],
     /// Definitions were taken away under conversations.
     pub(crate) is_broken: bool,
+    /// A retry policy may end any conversation.
+    gives_up: bool,
 }
 
 /// Runs the steps on both sides; returns the first difference.
@@ -230,6 +232,7 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
         gathering,
         has_trail: Default::default(),
         is_broken: false,
+        gives_up: false,
     };
     for text in ["CREATE TABLE note (number INTEGER PRIMARY KEY)", "INSERT INTO note (number) VALUES (0)"] {
         run.broker.sql(text, ()).await.map_err(|error| format!("{error:?}"))?;
@@ -423,8 +426,14 @@ impl Run {
                 let options = QueueOptions { poison_quarantine: Some(*on), ..QueueOptions::default() };
                 self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
             }
-            Step::Retry(queue, attempts, turns_off) => {
-                self.define(vec![alter_retry(QUEUES[*queue], *attempts, *turns_off)]).await
+            Step::Retry(queue, attempts, then) => {
+                if *then == AfterRetries::EndWithError && *attempts > 0 {
+                    // From here on any rollback may end a conversation, also one that is begun later.
+                    self.is_broken = true;
+                    self.gives_up = true;
+                    self.known.handles.iter().for_each(|handle| self.ledger.disturb(*handle));
+                }
+                self.define(vec![alter_retry(QUEUES[*queue], *attempts, *then)]).await
             }
             Step::BrokerEnabled(on) => {
                 let option = if *on { BrokerOption::EnableBroker } else { BrokerOption::DisableBroker };
@@ -609,7 +618,7 @@ impl Run {
                 for by in handles {
                     open.note(Entry::Sent { by: *by, number });
                     self.senders.insert(number, (handles.len() == 1).then_some(*by));
-                    if message_type.as_deref() != Some("Text") || handles.len() > 1 {
+                    if message_type.as_deref() != Some("Text") || handles.len() > 1 || self.gives_up {
                         // It may break the conversation, or its number does not name one sender.
                         self.ledger.disturb(*by);
                     }

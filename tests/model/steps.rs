@@ -1,5 +1,6 @@
 //! The steps of a random run. Conversations, groups and savepoints are named by their place among those seen so far.
 
+use dialoq::protocol::definition::AfterRetries;
 use proptest::prelude::*;
 
 /// Sessions that may be open at a time.
@@ -29,8 +30,8 @@ pub(crate) enum Step {
     QueueStatus(usize, bool),
     Retention(usize, bool),
     Quarantine(usize, bool),
-    /// A retry policy: its attempts, and whether it turns the queue off or quarantines the group then; 0 attempts is none.
-    Retry(usize, u8, bool),
+    /// A retry policy: its attempts, and what follows the last one; 0 attempts is none.
+    Retry(usize, u8, AfterRetries),
     BrokerEnabled(bool),
     HonorPriority(bool),
     /// Moves a target service to another queue.
@@ -160,7 +161,7 @@ fn quiet_step(op: BoxedStrategy<Op>, message_type: BoxedStrategy<usize>) -> impl
         2 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::QueueStatus(queue, on)),
         1 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::Retention(queue, on)),
         1 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::Quarantine(queue, on)),
-        1 => (0..QUEUES.len(), 0..5u8, any::<bool>()).prop_map(|(queue, attempts, off)| Step::Retry(queue, attempts, off)),
+        1 => (0..QUEUES.len(), 0..5u8, loses_nothing()).prop_map(|(queue, attempts, then)| Step::Retry(queue, attempts, then)),
         1 => any::<bool>().prop_map(Step::BrokerEnabled),
         1 => any::<bool>().prop_map(Step::HonorPriority),
         1 => (0..2usize, 0..QUEUES.len()).prop_map(|(service, queue)| Step::MoveService(service, queue)),
@@ -169,9 +170,18 @@ fn quiet_step(op: BoxedStrategy<Op>, message_type: BoxedStrategy<usize>) -> impl
     ]
 }
 
+fn loses_nothing() -> impl Strategy<Value = AfterRetries> {
+    prop_oneof![Just(AfterRetries::Quarantine), Just(AfterRetries::QueueOff)]
+}
+
+/// A policy that ends conversations, after one or two attempts. The ledger cannot be balanced after it.
+fn gives_up() -> impl Strategy<Value = Step> {
+    (0..QUEUES.len(), 1..3u8).prop_map(|(queue, attempts)| Step::Retry(queue, attempts, AfterRetries::EndWithError))
+}
+
 pub(crate) fn any_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     let any_type = prop_oneof![6 => Just(0), 1 => 0..4usize].boxed();
-    prop::collection::vec(prop_oneof![24 => quiet_step(any_op(), any_type), 1 => breaks()], 1..most)
+    prop::collection::vec(prop_oneof![48 => quiet_step(any_op(), any_type), 2 => breaks(), 1 => gives_up()], 1..most)
 }
 
 /// Nothing that ends or breaks a conversation.
