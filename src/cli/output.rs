@@ -143,6 +143,33 @@ pub(super) fn wrapped(mut table: Table) -> Table {
     table
 }
 
+/// The text with its lines broken between words, if standard output is a terminal and they are wider.
+pub(super) fn folded(text: &str) -> String {
+    Table::new().width().map_or_else(|| text.to_owned(), |width| folded_at(text, usize::from(width)))
+}
+
+fn folded_at(text: &str, width: usize) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for (index, line) in text.split('\n').enumerate() {
+        if index > 0 {
+            folded.push('\n');
+        }
+        let mut column = 0;
+        for word in line.split_inclusive(' ') {
+            // The space after a word may hang over.
+            let length = word.trim_end().chars().count();
+            if column > 0 && column + length > width {
+                folded.truncate(folded.trim_end_matches(' ').len());
+                folded.push_str("\n  ");
+                column = 2;
+            }
+            folded.push_str(word);
+            column += word.chars().count();
+        }
+    }
+    folded
+}
+
 /// A text that cannot move the cursor, colour the terminal or hide itself: control characters are escaped, line ends
 /// and tabs kept.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
@@ -212,6 +239,14 @@ mod tests {
     fn long_texts_end_early_but_between_characters() {
         assert_eq!(shortened("🚚🚚🚚", 3), "🚚🚚🚚");
         assert_eq!(shortened("🚚🚚🚚🚚", 3), "🚚🚚🚚… (4 characters)");
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(folded_at("one two three", 7), "one two\n  three");
+        assert_eq!(folded_at("one\ntwo three", 9), "one\ntwo three");
+        assert_eq!(folded_at("a-long-word and more", 4), "a-long-word\n  and\n  more");
+        assert_eq!(folded_at("", 4), "");
     }
 
     #[test]

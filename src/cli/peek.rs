@@ -2,7 +2,8 @@
 
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
-use super::output::{Output, printable, shortened, table};
+use super::output::{Output, folded, printable, shortened, table};
+use super::status::show::since_and_why;
 use clap::{Args, ValueEnum};
 use dialoq::internals::jsonl::{BodyText, to_base64};
 use dialoq::protocol::system;
@@ -76,8 +77,17 @@ impl Peek {
         let seen = seen?;
         self.print(&seen, output)?;
         match seen.messages.is_empty() {
-            true => Err(Failure::Nothing(format!("queue '{}' has no such message", printable(&seen.queue)))),
+            true => Err(Failure::Nothing(self.nothing(&seen.queue))),
             false => Ok(()),
+        }
+    }
+
+    fn nothing(&self, queue: &str) -> String {
+        let queue = printable(queue);
+        match self.message_type.is_none() && self.conversation.is_none() && self.older_than.is_none() {
+            true if self.kept => format!("queue '{queue}' is empty, and keeps no message"),
+            true => format!("queue '{queue}' is empty"),
+            false => format!("queue '{queue}' has no such message"),
         }
     }
 
@@ -86,8 +96,8 @@ impl Peek {
             return seen.messages.iter().try_for_each(|message| output.json(message));
         }
         if !seen.is_receive_enabled {
-            let since = seen.off_since.map_or_else(String::new, |since| format!(" since {since}"));
-            output.text(&format!("queue '{}' is off{since}", printable(&seen.queue)))?;
+            let since = seen.off.as_ref().map_or_else(String::new, |off| format!(" {}", since_and_why(off)));
+            output.text(&folded(&format!("queue '{}' is off{since}", printable(&seen.queue))))?;
         }
         if self.body {
             for message in &seen.messages {

@@ -1,7 +1,7 @@
 //! Messages seen without receiving them.
 
 use super::names::NameKind;
-use super::{as_maybe_text, as_text, read};
+use super::{QueueOff, as_text, read};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
@@ -184,9 +184,8 @@ pub struct Peek {
     pub queue: String,
     /// Whether RECEIVE is allowed.
     pub is_receive_enabled: bool,
-    /// Since when it is off, if that is stored.
-    #[serde(serialize_with = "as_maybe_text")]
-    pub off_since: Option<Timestamp>,
+    /// Why the queue is off, and since when; `None` while it is on, and if an earlier version of Dialoq turned it off.
+    pub off: Option<QueueOff>,
     /// The messages, those that RECEIVE gives first at the top. Groups that other sessions hold are passed over by RECEIVE,
     /// but not here.
     pub messages: Vec<PeekedMessage>,
@@ -222,7 +221,9 @@ impl Broker {
         Ok(Peek {
             queue: found.name.to_string(),
             is_receive_enabled: found.is_receive_enabled,
-            off_since: found.off.as_ref().and_then(|off| off.since),
+            off: found.off.as_ref().and_then(|off| {
+                Some(QueueOff { since: off.since?, by: off.by, reason: off.reason.as_deref().map(str::to_owned) })
+            }),
             messages,
             has_more,
         })

@@ -79,6 +79,8 @@ fn a_queue_that_is_off_or_busy_is_no_failure_of_a_send() {
     let (code, _, error) = run(&shop, &[SEND_ORDER, &["second"]].concat());
     assert_eq!(code, Some(0), "{error}");
     assert!(error.contains("11219") && error.contains("stock taking"), "{error}");
+    let seen = shop.ok(&["peek", "orders"]);
+    assert!(seen.starts_with("queue 'orders' is off since 20") && seen.contains("Z: stock taking\n"), "{seen}");
     assert!(shop.fails(1, &["receive", "orders"]).contains("9617"));
     let findings = shop.run_with(&["doctor"], b"");
     assert_eq!(findings.status.code(), Some(3));
@@ -114,7 +116,8 @@ fn missing_names_come_with_the_nearest_one() {
 fn a_queue_is_looked_at_without_receiving() {
     let _limit = crate::limit();
     let shop = Shop::open();
-    assert!(shop.fails(3, &["peek", "orders"]).contains("no such message"));
+    assert!(shop.fails(3, &["peek", "orders"]).contains("queue 'orders' is empty"));
+    assert!(shop.fails(3, &["peek", "orders", "--type", "x"]).contains("queue 'orders' has no such message"));
     let handle = shop.order(&["{\"sku\":\"A-1\"}", "\u{1b}[31mred"]);
     let shown = shop.ok(&["peek", "orders"]);
     assert!(shown.contains("{\"sku\":\"A-1\"}") && shown.contains("\\u{1b}[31mred"), "{shown}");

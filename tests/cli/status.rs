@@ -13,6 +13,9 @@ fn a_new_shop_is_empty() {
     for part in ["orders", "checkout", "delivery on", "Transmission queue\nempty"] {
         assert!(printed.contains(part), "{printed}");
     }
+    for line in printed.lines().take(2) {
+        assert!(line.chars().count() <= 60, "it fits a narrow terminal: {line}");
+    }
 }
 
 #[test]

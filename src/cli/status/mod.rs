@@ -1,6 +1,6 @@
 //! `dialoq status`
 
-mod show;
+pub(super) mod show;
 
 use super::failure::Failure;
 use super::globals::{Globals, parse_span};

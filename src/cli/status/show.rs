@@ -1,19 +1,20 @@
 //! The status as tables.
 
-use crate::cli::output::{fitting, is_coloured, printable, printable_name, shortened, span, table};
+use crate::cli::output::{fitting, folded, is_coloured, printable, printable_name, shortened, span, table};
 use comfy_table::{Cell, Color};
-use dialoq::status::{ConversationCount, LevelStatus, OffBy, QueueStatus, Status};
+use dialoq::status::{ConversationCount, LevelStatus, OffBy, QueueOff, QueueStatus, Status};
 use std::time::Duration;
 
 /// All of it, for a terminal.
 pub(super) fn tables(status: &Status) -> String {
     let on = |is_on| if is_on { "on" } else { "OFF" };
+    // Each line fits 60 columns.
     let mut text = format!(
-        "broker {}  delivery {}  honor broker priority {}  {}\n\n{}\n",
-        status.service_broker_guid,
+        "{}  delivery {}  honor priority {}\nbroker {}\n\n{}\n",
+        status.at,
         on(status.is_broker_enabled),
         on(status.is_honor_broker_priority_on),
-        status.at,
+        status.service_broker_guid,
         queues(&status.queues),
     );
     text.push_str("\nConversations\n");
@@ -56,13 +57,20 @@ fn queues(queues: &[QueueStatus]) -> String {
 
 /// Since when a queue is off, and why; empty if it is on.
 fn off(queue: &QueueStatus) -> String {
-    let Some(off) = &queue.off else { return String::new() };
+    match &queue.off {
+        Some(off) => folded(&format!("\n{} is OFF {}", printable_name(&queue.name), since_and_why(off))),
+        None => String::new(),
+    }
+}
+
+/// Since when, and why, on one line.
+pub(in crate::cli) fn since_and_why(off: &QueueOff) -> String {
     let why = match (off.by, &off.reason) {
-        (OffBy::Poison, _) => "poison message handling turned it off".to_owned(),
-        (_, Some(reason)) => printable(reason).into_owned(),
-        (_, None) => "a statement turned it off and gave no reason".to_owned(),
+        (OffBy::Poison, _) => "poison message handling turned it off".into(),
+        (_, Some(reason)) => printable_name(reason),
+        (_, None) => "a statement turned it off and gave no reason".into(),
     };
-    format!("\n{} is OFF since {}: {why}", printable_name(&queue.name), off.since)
+    format!("since {}: {why}", off.since)
 }
 
 /// A cell, red in a terminal if it wants a human.
