@@ -97,6 +97,7 @@ mod tests {
                 "receive_at",
                 "receive_in_tx_alone",
                 "receive_in_tx_and_insert",
+                "stream_",
                 "send_100_spread",
                 "receive_100_scattered",
                 "log",

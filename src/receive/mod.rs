@@ -4,6 +4,7 @@ mod strategic;
 pub mod strategy;
 mod stream;
 pub(crate) mod wait;
+mod window;
 
 pub(crate) use strategic::{Chosen, next_by};
 pub use strategic::{Strategic, Turn};

@@ -1,6 +1,7 @@
 //! Queues as streams of transactions.
 
 use super::wait::{Deadline, ReceiveAttempt, receive_first};
+use super::window::{Place, Window};
 use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
@@ -8,6 +9,7 @@ use crate::message::Batch;
 use crate::protocol::{Message, ReceiveFrom};
 use crate::store::BoxFuture;
 use crate::tx::Tx;
+use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ pub struct Arrival {
     pub tx: Tx,
     /// The messages of one group, in order.
     pub batch: Batch,
+    place: Place,
 }
 
 impl Arrival {
@@ -30,6 +33,18 @@ impl Arrival {
     /// Those of [`Tx::commit`].
     pub async fn commit(self) -> Result<()> {
         self.tx.commit().await
+    }
+
+    /// Commits the transaction without waiting for the disk, so that the commits of several arrivals share one sync. Its
+    /// messages come again if it fails; the error is an item of the stream then, or that of
+    /// [`Arrivals::settled`], and the stream goes on. Bound how many commits may be under way: [`Arrivals::window`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn confirm(self) {
+        let Self { tx, mut place, .. } = self;
+        place.confirm();
+        tokio::spawn(async move { place.end(tx.commit().await) });
     }
 
     /// Returns the messages to the queue; five rollbacks in a row disable it, unless poison handling is off.
@@ -42,7 +57,8 @@ impl Arrival {
 }
 
 impl Broker {
-    /// A stream of transactions, each with a received batch of one group. It waits for ever; after an error it ends.
+    /// A stream of transactions, each with a received batch of one group. It waits for ever; after an error of RECEIVE
+    /// it ends.
     ///
     /// ```no_run
     /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
@@ -58,7 +74,13 @@ impl Broker {
     /// # Ok(()) }
     /// ```
     pub fn stream(&self, queue: impl Into<Arc<str>>) -> Arrivals {
-        Arrivals { broker: self.clone(), attempt: ReceiveAttempt::new(queue), next: None, ended: false }
+        Arrivals {
+            broker: self.clone(),
+            attempt: ReceiveAttempt::new(queue),
+            window: Window::default(),
+            next: None,
+            ended: false,
+        }
     }
 
     /// A stream of messages, each gone from the queue once the stream has taken it: at most once, without replies in
@@ -72,11 +94,43 @@ impl Broker {
 pub struct Arrivals {
     broker: Broker,
     attempt: ReceiveAttempt,
-    next: Option<BoxFuture<'static, Result<Arrival>>>,
+    window: Window,
+    next: Option<BoxFuture<'static, Result<(Tx, Batch)>>>,
     ended: bool,
 }
 
 impl Arrivals {
+    /// At most so many arrivals at a time: given to the application, and neither committed nor rolled back. The stream
+    /// waits while there are as many. With [`Arrival::confirm`], one consumer has so many commits under way.
+    ///
+    /// ```no_run
+    /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
+    /// use tokio_stream::StreamExt;
+    /// let mut arrivals = broker.stream("orders").top(1).window(64);
+    /// while let Some(arrival) = arrivals.next().await {
+    ///     let arrival = arrival?;
+    ///     let text = arrival.batch.first().text()?;
+    ///     arrival.confirm();
+    ///     if text == "stop" {
+    ///         break;
+    ///     }
+    /// }
+    /// arrivals.settled().await?; // all of them are durable now
+    /// # Ok(()) }
+    /// ```
+    pub fn window(self, most: usize) -> Self {
+        self.window.bound(most);
+        self
+    }
+
+    /// Waits until every commit that [`Arrival::confirm`] began is durable or has failed.
+    ///
+    /// # Errors
+    /// That of the first commit that failed and was not an item of the stream; called again, that of the next one.
+    pub async fn settled(&mut self) -> Result<()> {
+        poll_fn(|context| self.window.poll_settled(context)).await
+    }
+
     /// At most so many messages a batch.
     pub fn top(mut self, top: u64) -> Self {
         self.attempt.top = Some(top.max(1));
@@ -104,18 +158,22 @@ impl Stream for Arrivals {
         if stream.ended {
             return Poll::Ready(None);
         }
+        if let Err(failure) = ready!(stream.window.poll_place(context)) {
+            return Poll::Ready(Some(Err(failure)));
+        }
         let next = stream.next.get_or_insert_with(|| Box::pin(arrive(stream.broker.clone(), stream.attempt.clone())));
         let arrival = ready!(next.as_mut().poll(context));
         stream.next = None;
         stream.ended = arrival.is_err();
-        Poll::Ready(Some(arrival))
+        let place = |(tx, batch)| Arrival { tx, batch, place: stream.window.enter() };
+        Poll::Ready(Some(arrival.map(place)))
     }
 }
 
-async fn arrive(broker: Broker, attempt: ReceiveAttempt) -> Result<Arrival> {
+async fn arrive(broker: Broker, attempt: ReceiveAttempt) -> Result<(Tx, Batch)> {
     let tx = broker.begin().await?;
     let batch = next_batch(&tx, attempt).await?;
-    Ok(Arrival { tx, batch })
+    Ok((tx, batch))
 }
 
 async fn next_batch(act: &dyn Perform, attempt: ReceiveAttempt) -> Result<Batch> {

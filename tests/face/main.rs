@@ -4,6 +4,7 @@ mod cancelling;
 mod defining;
 #[path = "../servers/limit.rs"]
 mod limits;
+mod streams;
 mod transactions;
 mod waiting;
 mod work_queues;

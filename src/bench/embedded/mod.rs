@@ -4,6 +4,7 @@ mod cycle;
 mod flood;
 mod sizes;
 mod step;
+mod window;
 
 pub(super) use flood::middle;
 pub(super) use sizes::some;

@@ -30,6 +30,7 @@ pub(in crate::bench) enum Step {
     Receive { callers: usize, conversations: usize, style: Style },
     Both { callers: usize },
     OwnSql { callers: usize },
+    Window,
     SendBatch,
     ReceiveBatch,
     Cycle { callers: usize, style: Style },
@@ -50,6 +51,7 @@ impl fmt::Display for Step {
             }
             Self::Both { callers } => write!(f, "send and receive, {callers}+{callers} callers"),
             Self::OwnSql { callers } => write!(f, "receive and one INSERT in a Tx, {callers} callers"),
+            Self::Window => write!(f, "one consumer of a stream"),
             Self::SendBatch => write!(f, "send, {PER_TRANSACTION} per transaction"),
             Self::ReceiveBatch => write!(f, "receive, {PER_TRANSACTION} per transaction"),
             Self::Cycle { callers, style } => write!(f, "dialog cycle {style}, {callers} callers"),
@@ -93,7 +95,10 @@ pub(in crate::bench) fn plan(options: &Options) -> Vec<Step> {
                 let step = |(has_history, callers)| Step::Work { callers, has_history };
                 plan.extend([true, false].into_iter().flat_map(|kept| all.clone().map(move |n| (kept, n))).map(step));
             }
-            Workload::Tx => plan.extend(all.clone().map(|callers| Step::OwnSql { callers })),
+            Workload::Tx => {
+                plan.extend(all.clone().map(|callers| Step::OwnSql { callers }));
+                plan.push(Step::Window);
+            }
             // Not on an embedded store.
             Workload::WakeUp | Workload::Idle | Workload::Load => {}
         }
@@ -110,6 +115,7 @@ pub(in crate::bench) async fn take(step: Step, at: &Place<'_>, report: &mut Repo
         Step::Receive { callers, conversations, style } => at.receive(callers, conversations, style, report).await,
         Step::Both { callers } => at.both(callers, report).await,
         Step::OwnSql { callers } => at.own_sql(callers, report).await,
+        Step::Window => super::window::measure(at, report).await,
         Step::SendBatch => at.send_batch(report).await,
         Step::ReceiveBatch => at.receive_batch(report).await,
         Step::Cycle { callers, style } => at.cycle(callers, style, report).await,
@@ -350,7 +356,7 @@ impl Place<'_> {
     }
 
     #[allow(clippy::too_many_arguments, reason = "three lists of rounds and what they are called")]
-    fn conclude(
+    pub(super) fn conclude(
         &self,
         workload: &str,
         callers: usize,
