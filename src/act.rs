@@ -10,7 +10,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId, JobId};
 use crate::message::bytes_body;
 use crate::protocol::work::{AfterFailure, JobState, TakenJob, WorkVerb};
-use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, Relation, Verb};
+use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, OutgoingMessage, Relation, Verb};
 use crate::receive::wait::{GetConversationGroup, Receive};
 use crate::store::Store;
 use crate::work::{NamesQueue, PushJob, PushesTo, TakeJobs, whole_ms};
@@ -101,6 +101,36 @@ pub trait Act: Perform {
             trace: current_trace(),
         });
         Answer::to_result(self, verb, done)
+    }
+
+    /// Many messages in one call, each with a conversation, type and body of its own: all of them are sent, or none. The
+    /// messages of one conversation keep their order. An empty list sends nothing. Ours.
+    ///
+    /// On a server it is one call instead of one for each message, so it is the fast way to send many.
+    ///
+    /// ```
+    /// # async fn example(broker: dialoq::Broker, orders: Vec<(dialoq::ConversationHandle, String)>) -> dialoq::Result<()> {
+    /// use dialoq::Act;
+    /// use dialoq::act::Outgoing;
+    ///
+    /// broker.send_each(orders.iter().map(|(handle, sku)| Outgoing::new(*handle, "//shop/Order", sku.as_str()))).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Act::send`]; the error begins with the place of the refused message, which [`Error::statement`] gives
+    /// from 0. 60005 for more than 10,000 messages, or more than 256 MiB of bodies.
+    fn send_each(&self, messages: impl IntoIterator<Item = Outgoing>) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        let messages: Vec<Outgoing> = messages.into_iter().collect();
+        let (count, trace) = (messages.len(), current_trace());
+        let messages = messages.into_iter().enumerate().map(|(index, Outgoing { handle, message_type, body })| {
+            let body = body.map_err(|error| error.of_message(index, count))?;
+            Ok(OutgoingMessage { handle, message_type: Some(message_type), body, trace: trace.clone() })
+        });
+        Answer::to_result(self, messages.collect::<Result<_>>().map(Verb::SendEach), done)
     }
 
     /// `END CONVERSATION handle`: the peer gets EndDialog after all earlier messages. Returns the state it was in.
@@ -364,6 +394,21 @@ pub trait Act: Perform {
 }
 
 impl<P: Perform> Act for P {}
+
+/// One message of [`Act::send_each`].
+#[derive(Debug)]
+pub struct Outgoing {
+    handle: ConversationHandle,
+    message_type: Arc<str>,
+    body: Result<protocol::Body>,
+}
+
+impl Outgoing {
+    /// A message on a conversation; type and body as in [`Act::send`].
+    pub fn new<V: ?Sized>(handle: ConversationHandle, message_type: impl SendsAs<V>, body: &V) -> Self {
+        Self { handle, message_type: message_type.type_name().into(), body: message_type.body(body) }
+    }
+}
 
 /// The answer to one verb, to be awaited.
 #[must_use = "nothing happens before it is awaited"]

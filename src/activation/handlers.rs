@@ -6,7 +6,7 @@ use crate::act::{Act, Answer, Perform};
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::{BrokerError, MessageType, SendsAs};
-use crate::protocol::{ConversationState, Message, Outcome, ReceiveFrom, Verb};
+use crate::protocol::{ConversationState, Message, Outcome, OutgoingMessage, ReceiveFrom, Verb};
 use crate::store::{BoxFuture, Store};
 use crate::tx::Tx;
 use std::collections::HashMap;
@@ -84,8 +84,28 @@ impl Context {
         Self { tx, message: first, fails_on_ended_peer }
     }
 
+    /// Sends the messages whose other side has not ended.
+    async fn send_each_unless_ended(&self, mut messages: Vec<OutgoingMessage>) -> Result<Outcome> {
+        loop {
+            let error = match self.tx.perform(Verb::SendEach(messages.clone())).await {
+                Err(error) if error.is_send_to_ended_peer() => error,
+                done => return done,
+            };
+            match error.statement() {
+                Some(index) if index < messages.len() => {
+                    let OutgoingMessage { handle, .. } = messages.remove(index);
+                    tracing::warn!(conversation_handle = %handle, %error, "a SEND is dropped: the other side has ended");
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
     /// SEND on each of these conversations whose other side has not ended. One SEND of all of them would be refused for all.
     async fn send_unless_ended(&self, verb: Verb) -> Result<Outcome> {
+        if let Verb::SendEach(messages) = verb {
+            return self.send_each_unless_ended(messages).await;
+        }
         let Verb::Send { handles, message_type, body, trace } = &verb else { return self.tx.perform(verb).await };
         let to = |handles| Verb::Send {
             handles,
@@ -181,7 +201,7 @@ impl Deref for Context {
 
 impl Perform for Context {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        if self.fails_on_ended_peer || !matches!(verb, Verb::Send { .. }) {
+        if self.fails_on_ended_peer || !matches!(verb, Verb::Send { .. } | Verb::SendEach(_)) {
             return self.tx.perform(verb);
         }
         Box::pin(self.send_unless_ended(verb))

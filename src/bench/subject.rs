@@ -1,6 +1,7 @@
 //! The store under test, asked as its users ask it: through [`Broker`] and [`Tx`](dialoq::Tx).
 
 use super::flow::{Bodies, Side, Stamp};
+use dialoq::act::Outgoing;
 use dialoq::internals::ErrorConstructors;
 use dialoq::protocol::Verb;
 use dialoq::{Act, Broker, ConversationHandle, Error, Level, Result};
@@ -140,6 +141,7 @@ impl Subject {
             row: None,
             note: None,
             run: 1,
+            by_list: false,
         })
     }
 
@@ -204,9 +206,18 @@ pub(super) struct Conversations {
     /// The statement with which a transaction that receives writes a row, and nothing else.
     note: Option<&'static str>,
     run: usize,
+    /// Whether the messages of a transaction go in one call.
+    by_list: bool,
 }
 
 impl Conversations {
+    /// The same, but the messages of a transaction go in one call of `send_each`.
+    #[cfg(feature = "postgres")]
+    pub(super) fn by_list(mut self) -> Self {
+        self.by_list = true;
+        self
+    }
+
     /// The same, but every message of a transaction goes on another conversation.
     pub(super) fn spread(mut self) -> Self {
         self.spreads = true;
@@ -284,6 +295,11 @@ impl Side for Conversations {
         }
         let tx = self.broker.begin().await?;
         let mut handle = self.next_handle();
+        if self.by_list {
+            let next = || if self.spreads { self.next_handle() } else { handle };
+            tx.send_each(bodies.iter().map(|body| Outgoing::new(next(), REQUEST, body))).await?;
+            return tx.commit().await;
+        }
         for body in &bodies {
             tx.send(handle, REQUEST, body).await?;
             if self.spreads {

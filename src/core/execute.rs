@@ -80,6 +80,7 @@ impl Core {
             Verb::Reprioritise { handle, level } => self.reprioritise(session, handle, level)?,
             Verb::PostQueueActivation { queue } => self.post_queue_activation(session, &queue)?,
             Verb::ReleaseQuarantine { group } => self.release_quarantine(session, group)?,
+            Verb::SendEach(messages) => self.send_each(session, messages)?,
             Verb::Work(verb) => return self.execute_work(session, verb, now).map(Step::Done),
         };
         Ok(match done {

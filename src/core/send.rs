@@ -10,7 +10,7 @@ use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, MessageId};
 use crate::protocol::definition::SentBy;
-use crate::protocol::{Body, ConversationState, Outcome, system};
+use crate::protocol::{Body, ConversationState, Outcome, OutgoingMessage, system};
 use crate::time::Timestamp;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -27,16 +27,7 @@ impl Core {
         let places = self.addressed(session, handles)?;
         let name = message_type.unwrap_or(system::DEFAULT);
         let message_type_id = self.lookup.message_type(name).ok_or_else(|| Error::message_type_not_found(name))?;
-        if let Some(length) = body.as_ref().map(|body| body.len()).filter(|length| *length > self.limits.max_body_bytes)
-        {
-            return Err(Error::new(
-                Code::MESSAGE_TOO_LARGE,
-                format!(
-                    "the message body has {length} bytes; the limit of this broker is {} (max_body_bytes)",
-                    self.limits.max_body_bytes
-                ),
-            ));
-        }
+        self.check_size(&body)?;
         // A zero-length body is stored as none.
         let body = body.filter(|body| !body.is_empty());
         // A conversation that has ended never sends again, and its contract does not change: check before any wait. The
@@ -55,6 +46,51 @@ impl Core {
             session.record(Op::Send { endpoint: place, message_type_id, body, message_id, trace, verdict });
         }
         Ok(Ok(Outcome::Done))
+    }
+
+    /// Many messages, each with a conversation, type and body of its own. The first that is refused refuses all.
+    pub(super) fn send_each(&mut self, session: &mut Session, messages: Vec<OutgoingMessage>) -> Checked<Outcome> {
+        let count = messages.len();
+        let mut checked = Vec::with_capacity(count);
+        for (index, message) in messages.into_iter().enumerate() {
+            let to = self.check_one(session, &message).map_err(|error| error.of_message(index, count))?;
+            checked.push((to, message));
+        }
+        let mut groups: SmallVec<[_; 4]> =
+            checked.iter().map(|((place, _), _)| session.group_of(*place, &self.endpoints[*place])).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        if let Err(blocked) = self.lock_in_order(session, groups) {
+            return Ok(Err(blocked));
+        }
+        for ((endpoint, message_type_id), OutgoingMessage { body, trace, .. }) in checked {
+            let body = body.filter(|body| !body.is_empty());
+            let verdict = body.as_ref().and_then(|body| self.body_checks.verdict(message_type_id, body));
+            let message_id = MessageId(self.ids.next_id());
+            session.record(Op::Send { endpoint, message_type_id, body, message_id, trace, verdict });
+        }
+        Ok(Ok(Outcome::Done))
+    }
+
+    /// The endpoint and the type of a message that may be sent.
+    fn check_one(&self, session: &Session, message: &OutgoingMessage) -> Result<(u32, i32)> {
+        let place = self.addressed(session, &[message.handle])?[0];
+        let name = message.message_type.as_deref().unwrap_or(system::DEFAULT);
+        let message_type_id = self.lookup.message_type(name).ok_or_else(|| Error::message_type_not_found(name))?;
+        self.check_size(&message.body)?;
+        self.check_may_send(session, place, message_type_id, name)?;
+        Ok((place, message_type_id))
+    }
+
+    fn check_size(&self, body: &Body) -> Result<()> {
+        let limit = self.limits.max_body_bytes;
+        match body.as_ref().map(|body| body.len()).filter(|length| *length > limit) {
+            None => Ok(()),
+            Some(length) => Err(Error::new(
+                Code::MESSAGE_TOO_LARGE,
+                format!("the message body has {length} bytes; the limit of this broker is {limit} (max_body_bytes)"),
+            )),
+        }
     }
 
     /// The endpoints of a list of handles: none missing, none twice.

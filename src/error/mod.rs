@@ -88,6 +88,26 @@ impl Error {
         self
     }
 
+    /// The same error of one message of a list, whose place is from 0.
+    pub(crate) fn of_message(mut self, index: usize, count: usize) -> Self {
+        self.0.message = format!("message {} of {count}: {}", index + 1, self.0.message);
+        self.in_statement(index)
+    }
+
+    /// The same error with the place that [`Error::of_message`], or a server, has written before its text.
+    pub(crate) fn with_place_of_its_message(self) -> Self {
+        let place = self.0.message.strip_prefix("message ").and_then(|rest| {
+            let (place, rest) = rest.split_once(" of ")?;
+            let (count, _) = rest.split_once(": ")?;
+            count.parse::<usize>().ok()?;
+            place.parse::<usize>().ok()?.checked_sub(1)
+        });
+        match place {
+            Some(index) => self.in_statement(index),
+            None => self,
+        }
+    }
+
     /// The stable number of the condition.
     pub fn code(&self) -> Code {
         self.0.code
@@ -108,7 +128,8 @@ impl Error {
         self.0.position
     }
 
-    /// Which definition of a list was refused, from 0; `None` for everything else.
+    /// Which definition of a list, or which message of [`Act::send_each`](crate::Act::send_each), was refused, from 0;
+    /// `None` for everything else.
     pub fn statement(&self) -> Option<usize> {
         self.0.statement
     }

@@ -53,6 +53,18 @@ pub enum Value<'a> {
     BodyFault,
     /// The version of the definitions that the check went by.
     CatalogVersion,
+    /// The conversations of so many messages, one for each. This and the five below are the columns of one table.
+    HandleColumn(usize),
+    /// Their types.
+    TypeColumn,
+    /// Their bodies.
+    BodyColumn,
+    /// Their trace contexts.
+    TraceColumn,
+    /// What is wrong with their bodies.
+    FaultColumn,
+    /// Ids that the caller makes for them.
+    IdColumn,
 }
 
 impl Value<'_> {
@@ -67,7 +79,15 @@ impl Value<'_> {
             Self::Queue(name) => Some((*name).to_owned()),
             Self::Bytes(body) => body.as_ref().map(|body| format!("{} bytes", body.len())),
             Self::Handles(handles) => Some(format!("{} conversations", handles.len())),
-            Self::NewId(_) | Self::BodyFault | Self::CatalogVersion => None,
+            Self::HandleColumn(count) => Some(format!("{count} messages")),
+            Self::NewId(_)
+            | Self::BodyFault
+            | Self::CatalogVersion
+            | Self::TypeColumn
+            | Self::BodyColumn
+            | Self::TraceColumn
+            | Self::FaultColumn
+            | Self::IdColumn => None,
         }
     }
 }
@@ -106,6 +126,24 @@ macro_rules! sql_type {
     };
     (CatalogVersion) => {
         "bigint"
+    };
+    (HandleColumn) => {
+        "uuid[]"
+    };
+    (TypeColumn) => {
+        "text[]"
+    };
+    (BodyColumn) => {
+        "bytea[]"
+    };
+    (TraceColumn) => {
+        "text[]"
+    };
+    (FaultColumn) => {
+        "text[]"
+    };
+    (IdColumn) => {
+        "uuid[]"
     };
 }
 

@@ -17,4 +17,4 @@ mod work_schedule;
 
 pub use outcome::{Message, MessageValidation, Outcome};
 pub use state::ConversationState;
-pub use verb::{Addressee, BeginDialog, Body, EndForm, ReceiveFrom, Relation, Unit, Verb};
+pub use verb::{Addressee, BeginDialog, Body, EndForm, OutgoingMessage, ReceiveFrom, Relation, Unit, Verb};

@@ -4,6 +4,7 @@
 //! with the same code, before the verb reaches it.
 
 use super::definition::{ActivationChange, Definition, ExecuteAs, Validation, WorkScheduleOptions};
+use super::verb::{MOST_MESSAGE_BYTES, MOST_MESSAGES, OutgoingMessage};
 use super::work::WorkVerb;
 use super::{Addressee, EndForm, Verb};
 use crate::error::{Code, Error, Result};
@@ -37,6 +38,7 @@ impl Verb {
                 }
                 trace.as_deref().map_or(Ok(()), trace_context)
             }
+            Self::SendEach(messages) => each(messages),
             Self::Receive { queue, .. }
             | Self::GetConversationGroup { queue }
             | Self::PostQueueActivation { queue } => name("queue", queue),
@@ -51,6 +53,29 @@ impl Verb {
             _ => Ok(()),
         }
     }
+}
+
+/// The limits of one call, and the texts of each message.
+fn each(messages: &[OutgoingMessage]) -> Result<()> {
+    let count = messages.len();
+    if count > MOST_MESSAGES {
+        let found = format!("{count} messages");
+        return Err(Error::out_of_range("the list of send_each", found, &format!("at most {MOST_MESSAGES} messages")));
+    }
+    let bytes: usize = messages.iter().filter_map(|message| message.body.as_ref()).map(|body| body.len()).sum();
+    if bytes > MOST_MESSAGE_BYTES {
+        let found = format!("{bytes} bytes of bodies");
+        return Err(Error::out_of_range(
+            "the list of send_each",
+            found,
+            &format!("at most {MOST_MESSAGE_BYTES} bytes"),
+        ));
+    }
+    messages.iter().enumerate().try_for_each(|(index, OutgoingMessage { message_type, trace, .. })| {
+        let checked = message_type.as_deref().map_or(Ok(()), |message_type| name("message type", message_type));
+        let checked = checked.and_then(|()| trace.as_deref().map_or(Ok(()), trace_context));
+        checked.map_err(|error| error.of_message(index, count))
+    })
 }
 
 /// W3C allows a traceparent of 55 characters and a tracestate of 512; this leaves room for any other form. No bound

@@ -102,7 +102,30 @@ pub enum Verb {
     },
     /// A request to a work queue. Ours.
     Work(WorkVerb),
+    /// Many messages, each with a conversation, type and body of its own: all of them are sent, or none. Messages of one
+    /// conversation keep their order. Gives [`Outcome::Done`](super::Outcome::Done). Ours.
+    SendEach(Vec<OutgoingMessage>),
 }
+
+/// One message of [`Verb::SendEach`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutgoingMessage {
+    /// On which conversation.
+    pub handle: ConversationHandle,
+    /// `None` is the type `DEFAULT`.
+    pub message_type: Option<Arc<str>>,
+    /// An empty body is stored as none.
+    #[serde(with = "super::body_bytes")]
+    pub body: Body,
+    /// Trace context that travels with the message, W3C `traceparent` form.
+    pub trace: Option<Arc<str>>,
+}
+
+/// The most messages of one [`Verb::SendEach`]: a transaction of a server holds a lock for each conversation group.
+pub const MOST_MESSAGES: usize = 10_000;
+
+/// The most bytes of their bodies together; a call is one piece in the memory of client and server.
+pub const MOST_MESSAGE_BYTES: usize = 256 << 20;
 
 verbs! {
     BEGIN_DIALOG_CONVERSATION = "begin_dialog_conversation", "BEGIN DIALOG CONVERSATION":
@@ -127,6 +150,14 @@ verbs! {
         message_body Bytes(body), trace Text(trace.as_deref()), body_fault BodyFault, catalog_version CatalogVersion
     ) -> ResultForm::Nothing,
         [8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 8459, 9618, 60005, 60026, 60033], alone;
+
+    SEND_EACH = "send_each",
+        "many messages, each with a conversation, type and body of its own: all of them are sent or none (ours)":
+    Verb::SendEach(messages) => (
+        conversation_handles HandleColumn(messages.len()), message_type_names TypeColumn, message_bodies BodyColumn,
+        traces TraceColumn, body_faults FaultColumn, message_ids IdColumn, catalog_version CatalogVersion
+    ) -> ResultForm::Nothing,
+        [1205, 8426, 8428, 8429, 8431, 8432, 8434, 8459, 9618, 60005, 60026, 60033], alone;
 
     RECEIVE = "receive", "RECEIVE":
     Verb::Receive { queue, top, from } => (

@@ -21,6 +21,7 @@ mod queues;
 mod receive;
 mod retries;
 mod send;
+mod send_each;
 mod services;
 mod transactions;
 mod user_sql;

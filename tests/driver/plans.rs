@@ -64,6 +64,18 @@ const VERBS: &[(u64, &str)] = &[
         array_fill(NULL::uuid, ARRAY[2 * h.count]))
         FROM (SELECT array_agg(h.handle) AS handles, count(*)::int FROM (SELECT * FROM handle ORDER BY id LIMIT 16) AS h) AS h",
     ),
+    (
+        32,
+        "SELECT dialoq.send_each(h.handles, array_fill('//t/Word'::text, ARRAY[h.count]), array_fill('\\x03'::bytea, ARRAY[h.count]),
+        NULL, array_fill(''::text, ARRAY[h.count]))
+        FROM (SELECT array_agg(h.handle) AS handles, count(*)::int FROM (SELECT * FROM handle ORDER BY id LIMIT 32) AS h) AS h",
+    ),
+    // Bodies that the server checks.
+    (
+        8,
+        "SELECT dialoq.send_each(h.handles, array_fill('//t/Word'::text, ARRAY[h.count]), array_fill('\\x03'::bytea, ARRAY[h.count]))
+        FROM (SELECT array_agg(h.handle) AS handles, count(*)::int FROM (SELECT * FROM handle ORDER BY id LIMIT 8) AS h) AS h",
+    ),
     (32, "SELECT dialoq.receive_batch('server', array_fill(1::bigint, ARRAY[32]))"),
     (32, "SELECT dialoq.receive_batch('server', array_fill(2::bigint, ARRAY[16]))"),
     (1, "SELECT dialoq.send(h.handle, '//t/Word', '\\x03') FROM handle AS h WHERE h.id = 1"),

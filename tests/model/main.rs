@@ -3,6 +3,7 @@
 
 mod definitions;
 mod jobs;
+mod known;
 mod ledger;
 mod run;
 #[path = "../servers/mod.rs"]

@@ -1,25 +1,24 @@
 //! One random run on both sides.
 
 use crate::definitions::{alter_retry, alter_service, definitions, service};
+use crate::known::Known;
 use crate::ledger::{Entry, Ledger, Open};
 use crate::servers::{Database, Store};
-use crate::steps::{Break, Form, Op, QUEUES, SESSIONS, Source, Step};
+use crate::steps::{Break, Op, QUEUES, SESSIONS, Source, Step};
 use crate::together::is_over;
 use dialoq::act::Perform;
 use dialoq::internals::core::{Limits, Memory, Savepoint, Session};
 use dialoq::protocol::definition::{AfterRetries, BrokerOption, Definition, QueueEvent, QueueOptions};
-use dialoq::protocol::{Addressee, BeginDialog, EndForm, Message, Outcome, ReceiveFrom, Relation, Verb, system};
+use dialoq::protocol::{Message, Outcome, ReceiveFrom, Verb, system};
 use dialoq::{Broker, Clock, ConversationHandle, Error, Gathering, GroupId, OpenOptions, Timestamp, Tx};
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use uuid::Uuid;
 
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
-const TYPES: [&str; 4] = ["Text", "Nothing", "Xml", "Unlisted"];
 
 /// Ids as the order in which this side first showed them.
 #[derive(Default, Clone)]
@@ -67,105 +66,6 @@ fn shown_message(names: &mut Names, message: &Message) -> String {
 /// The body of an event names moments and ids.
 pub(crate) fn is_event(message: &Message) -> bool {
     &*message.message_type_name == system::EVENT_NOTIFICATION
-}
-
-/// One side's ids of what the steps name by place; both sides learn them in the same order.
-#[derive(Default)]
-pub(crate) struct Known {
-    pub(crate) handles: Vec<ConversationHandle>,
-    groups: Vec<GroupId>,
-}
-
-impl Known {
-    pub(crate) fn learn(&mut self, outcome: &Result<Outcome, Error>) {
-        match outcome {
-            Ok(Outcome::Began { handle, group, .. }) => self.add(Some(*handle), *group),
-            Ok(Outcome::Received(messages)) => {
-                for message in messages {
-                    self.add(Some(message.conversation_handle), message.conversation_group_id);
-                }
-            }
-            Ok(Outcome::Group(Some(group))) => self.add(None, *group),
-            _ => {}
-        }
-    }
-
-    fn add(&mut self, handle: Option<ConversationHandle>, group: GroupId) {
-        if let Some(handle) = handle.filter(|handle| !self.handles.contains(handle)) {
-            self.handles.push(handle);
-        }
-        if !self.groups.contains(&group) {
-            self.groups.push(group);
-        }
-    }
-
-    /// One of those seen so far; before the first, an unknown one.
-    pub(crate) fn handle(&self, place: usize) -> ConversationHandle {
-        let unknown = ConversationHandle(Uuid::from_u128(u128::MAX));
-        self.handles.get(place % self.handles.len().max(1)).copied().unwrap_or(unknown)
-    }
-
-    fn group(&self, place: usize) -> GroupId {
-        let unknown = GroupId(Uuid::from_u128(u128::MAX));
-        self.groups.get(place % self.groups.len().max(1)).copied().unwrap_or(unknown)
-    }
-
-    pub(crate) fn verb(&self, op: &Op, number: u64) -> Verb {
-        match op {
-            Op::Dialog { from, to, related, lifetime } => Verb::BeginDialog(BeginDialog {
-                from_service: ["I", "J"][*from].into(),
-                to_service: ["T", "U"][*to].into(),
-                addressee: Addressee::Anywhere,
-                contract: Some("C".into()),
-                related: related.map_or(Relation::None, |place| Relation::Conversation(self.handle(place))),
-                lifetime_seconds: lifetime.map(i64::from),
-                encryption: false,
-            }),
-            Op::Send { first, second, message_type } => Verb::Send {
-                handles: self.addressed(*first, *second),
-                message_type: Some(TYPES[*message_type].into()),
-                body: Some(Arc::new(number.to_string().into_bytes())),
-                trace: None,
-            },
-            Op::Receive { queue, top, from } => Verb::Receive {
-                queue: QUEUES[*queue].into(),
-                top: top.map(u64::from),
-                from: match from {
-                    Source::Any => ReceiveFrom::Any,
-                    Source::Conversation(place) => ReceiveFrom::Conversation(self.handle(*place)),
-                    Source::Group(place) => ReceiveFrom::Group(self.group(*place)),
-                    Source::Levels(lowest, highest) => ReceiveFrom::Levels { lowest: *lowest, highest: *highest },
-                    Source::Oldest => ReceiveFrom::Oldest,
-                },
-            },
-            Op::GetGroup { queue } => Verb::GetConversationGroup { queue: QUEUES[*queue].into() },
-            Op::Move { conversation, group } => {
-                Verb::MoveConversation { handle: self.handle(*conversation), group: self.group(*group) }
-            }
-            Op::End { conversation, form } => Verb::EndConversation {
-                handle: self.handle(*conversation),
-                form: match form {
-                    Form::Plain => EndForm::Plain,
-                    Form::WithError => EndForm::WithError { code: 7, description: "given up".into() },
-                    Form::Cleanup => EndForm::Cleanup,
-                },
-            },
-            Op::Timer { conversation, seconds } => Verb::BeginConversationTimer {
-                handle: self.handle(*conversation),
-                timeout_seconds: i64::from(*seconds),
-            },
-            Op::Reprioritise { conversation, level } => {
-                Verb::Reprioritise { handle: self.handle(*conversation), level: *level }
-            }
-            Op::CancelTimer { conversation } => Verb::CancelConversationTimer { handle: self.handle(*conversation) },
-            Op::Status { conversation } => Verb::GetTransmissionStatus { handle: self.handle(*conversation) },
-            Op::Release { group } => Verb::ReleaseQuarantine { group: self.group(*group) },
-        }
-    }
-
-    fn addressed(&self, first: usize, second: Option<usize>) -> Vec<ConversationHandle> {
-        [Some(first), second].into_iter().flatten().map(|place| self.handle(place)).collect()
-    }
 }
 
 pub(crate) struct Pair {
@@ -309,6 +209,7 @@ impl Run {
         match op {
             Op::Dialog { related, .. } => related.iter().map(|place| self.known.handle(*place)).collect(),
             Op::Send { first, second, .. } => self.known.addressed(*first, *second),
+            Op::SendEach(messages) => messages.iter().map(|(place, _)| self.known.handle(*place)).collect(),
             Op::Receive { from: Source::Conversation(conversation), .. }
             | Op::Move { conversation, .. }
             | Op::End { conversation, .. }
@@ -486,7 +387,10 @@ impl Run {
     }
 
     async fn op(&mut self, place: usize, op: &Op) -> Result<(), String> {
-        if self.store().is_server() && place < SESSIONS && matches!(op, Op::Send { .. } | Op::End { .. }) {
+        if self.store().is_server()
+            && place < SESSIONS
+            && matches!(op, Op::Send { .. } | Op::SendEach(_) | Op::End { .. })
+        {
             self.sender = Some(place);
         }
         let number = self.ledger.next_number();
@@ -516,13 +420,16 @@ impl Run {
         }
         if let Some(pair) = self.sessions.get_mut(place).and_then(Option::as_mut) {
             // The body is not of the types that judge bodies.
-            let may_come_back =
-                |op: &Op| matches!(op, Op::Send { message_type, .. } if self.is_broken || *message_type != 0);
+            let may_come_back = |op: &Op| match op {
+                Op::Send { message_type, .. } => self.is_broken || *message_type != 0,
+                Op::SendEach(messages) => self.is_broken || messages.iter().any(|(_, message_type)| *message_type != 0),
+                _ => false,
+            };
             if matches!(op, Op::End { .. }) || may_come_back(op) {
                 pair.is_done_with.extend(&named);
             }
             pair.has_ended |= matches!(op, Op::End { .. });
-            if matches!(op, Op::Send { .. }) {
+            if matches!(op, Op::Send { .. } | Op::SendEach(_)) {
                 pair.has_sent_on.extend(&named);
             }
         }
@@ -621,6 +528,16 @@ impl Run {
                     if message_type.as_deref() != Some("Text") || handles.len() > 1 || self.gives_up {
                         // It may break the conversation, or its number does not name one sender.
                         self.ledger.disturb(*by);
+                    }
+                }
+            }
+            (Verb::SendEach(messages), Outcome::Done) => {
+                for message in messages {
+                    open.note(Entry::Sent { by: message.handle, number });
+                    self.senders.insert(number, (messages.len() == 1).then_some(message.handle));
+                    if message.message_type.as_deref() != Some("Text") || messages.len() > 1 || self.gives_up {
+                        // It may break the conversation, or its number does not name one sender.
+                        self.ledger.disturb(message.handle);
                     }
                 }
             }

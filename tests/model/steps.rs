@@ -58,17 +58,52 @@ pub(crate) enum Break {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
-    Dialog { from: usize, to: usize, related: Option<usize>, lifetime: Option<u16> },
-    Send { first: usize, second: Option<usize>, message_type: usize },
-    Receive { queue: usize, top: Option<u8>, from: Source },
-    GetGroup { queue: usize },
-    Move { conversation: usize, group: usize },
-    End { conversation: usize, form: Form },
-    Timer { conversation: usize, seconds: u8 },
-    CancelTimer { conversation: usize },
-    Reprioritise { conversation: usize, level: u8 },
-    Status { conversation: usize },
-    Release { group: usize },
+    Dialog {
+        from: usize,
+        to: usize,
+        related: Option<usize>,
+        lifetime: Option<u16>,
+    },
+    Send {
+        first: usize,
+        second: Option<usize>,
+        message_type: usize,
+    },
+    /// Many messages in one call: the conversation and the type of each.
+    SendEach(Vec<(usize, usize)>),
+    Receive {
+        queue: usize,
+        top: Option<u8>,
+        from: Source,
+    },
+    GetGroup {
+        queue: usize,
+    },
+    Move {
+        conversation: usize,
+        group: usize,
+    },
+    End {
+        conversation: usize,
+        form: Form,
+    },
+    Timer {
+        conversation: usize,
+        seconds: u8,
+    },
+    CancelTimer {
+        conversation: usize,
+    },
+    Reprioritise {
+        conversation: usize,
+        level: u8,
+    },
+    Status {
+        conversation: usize,
+    },
+    Release {
+        group: usize,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -103,6 +138,7 @@ fn quiet_op() -> BoxedStrategy<Op> {
             .prop_map(|(from, to, related)| Op::Dialog { from, to, related, lifetime: None }),
         10 => (any::<usize>(), prop::option::weighted(0.15, any::<usize>()))
             .prop_map(|(first, second)| Op::Send { first, second, message_type: 0 }),
+        3 => prop::collection::vec(any::<usize>().prop_map(|conversation| (conversation, 0)), 0..5).prop_map(Op::SendEach),
         8 => (0..QUEUES.len(), prop::option::weighted(0.4, 0..4u8), source())
             .prop_map(|(queue, top, from)| Op::Receive { queue, top, from }),
         1 => (0..QUEUES.len()).prop_map(|queue| Op::GetGroup { queue }),
@@ -121,6 +157,7 @@ fn any_op() -> BoxedStrategy<Op> {
         1 => (0..2usize, 0..2usize, 5..120u16)
             .prop_map(|(from, to, seconds)| Op::Dialog { from, to, related: None, lifetime: Some(seconds) }),
         2 => (any::<usize>(), 0..4usize).prop_map(|(first, message_type)| Op::Send { first, second: None, message_type }),
+        2 => prop::collection::vec((any::<usize>(), 0..4usize), 1..4).prop_map(Op::SendEach),
         3 => (any::<usize>(), form).prop_map(|(conversation, form)| Op::End { conversation, form }),
         1 => any::<usize>().prop_map(|conversation| Op::Status { conversation }),
         1 => any::<usize>().prop_map(|group| Op::Release { group }),

@@ -42,7 +42,7 @@ impl Run {
                 }
                 // A new level or group shows at once, too.
                 has_sent |= matches!(op, Op::Reprioritise { .. } | Op::Move { .. } | Op::Release { .. });
-                if matches!(op, Op::Send { .. } | Op::End { .. }) {
+                if matches!(op, Op::Send { .. } | Op::SendEach(_) | Op::End { .. }) {
                     has_sent = true;
                     done_with.extend(self.both_sides(&named));
                 }

@@ -29,7 +29,7 @@ fn routine(dialect: &str, name: &str) -> Routine {
     let end = if dialect == "postgres" { "RETURNS" } else { "\nAS" };
     let list = rest.split_once(end).unwrap_or_else(|| panic!("{}: no {end:?}", path.display())).0.trim();
     let list = list.strip_prefix('(').and_then(|list| list.strip_suffix(')')).unwrap_or(list);
-    let arguments = split(list).iter().map(|argument| of_argument(argument, prefix)).collect();
+    let arguments = split(list).iter().flat_map(|argument| of_arguments(argument, prefix)).collect();
     Routine { arguments, header: header(before), text }
 }
 
@@ -49,6 +49,23 @@ fn split(list: &str) -> Vec<&str> {
     }
     parts.push(&list[from..]);
     parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect()
+}
+
+/// Rows of messages, which PostgreSQL takes as a column each.
+const MESSAGE_COLUMNS: [(&str, &str); 6] = [
+    ("conversation_handles", "uuid[]"),
+    ("message_type_names", "text[]"),
+    ("message_bodies", "bytea[]"),
+    ("traces", "text[]"),
+    ("body_faults", "text[]"),
+    ("message_ids", "uuid[]"),
+];
+
+fn of_arguments(argument: &str, prefix: &str) -> Vec<(String, String)> {
+    match argument.contains(" dialoq.send_batch_rows ") {
+        true => MESSAGE_COLUMNS.iter().map(|(name, of)| ((*name).to_owned(), (*of).to_owned())).collect(),
+        false => vec![of_argument(argument, prefix)],
+    }
 }
 
 /// `@trace nvarchar(max) = NULL` is the argument `trace` of type `text`.

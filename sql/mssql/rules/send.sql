@@ -156,6 +156,54 @@ BEGIN
 END
 GO
 
+-- The same for many messages: the first that is refused refuses all.
+-- Errors: 58426, 58428, 58429, 58431, 58432, 58434, 58459, 59618, 60005
+CREATE PROCEDURE dialoq.check_each
+    @messages dialoq.send_batch_rows READONLY
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @item int, @next int, @place int = 0, @count int, @handle uniqueidentifier, @type_name nvarchar(4000);
+    DECLARE @body varbinary(max), @fault nvarchar(max), @number int, @text nvarchar(2048), @endpoint_id bigint;
+    SELECT @count = COUNT(*) FROM @messages AS m;
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        SELECT TOP (1) @next = m.item FROM @messages AS m WHERE @item IS NULL OR m.item > @item ORDER BY m.item;
+        IF @next IS NULL BREAK;
+        SET @item = @next;
+        SET @place = @place + 1;
+        SELECT @handle = m.conversation_handle, @type_name = COALESCE(m.message_type_name, N'DEFAULT'),
+            @body = m.message_body, @fault = m.body_fault
+        FROM @messages AS m WHERE m.item = @item;
+        EXEC dialoq.check_sent @body, @fault, @number OUTPUT, @text OUTPUT;
+        IF @number IS NULL
+        BEGIN
+            EXEC dialoq.find_handle @handle, @endpoint_id OUTPUT;
+            IF @endpoint_id IS NULL
+            BEGIN
+                SET @number = 58426;
+                SET @text = dialoq.unknown_handle_text(@handle);
+            END
+            ELSE IF NOT EXISTS (
+                SELECT 1 FROM dialoq.message_type AS t
+                WHERE t.name = @type_name AND DATALENGTH(t.name) = DATALENGTH(@type_name) AND t.is_dropped = 0)
+            BEGIN
+                SET @number = 58428;
+                SET @text = dialoq.unknown_type_text(@type_name);
+            END
+            ELSE
+                EXEC dialoq.check_send_before @handle, @type_name, @number OUTPUT, @text OUTPUT;
+        END
+        IF @number IS NOT NULL
+        BEGIN
+            SET @text = LEFT(CONCAT(N'message ', @place, N' of ', @count, N': ', @text), 2048);
+            EXEC dialoq.refuse @number, @text;
+        END
+    END
+END
+GO
+
 -- Sends a message of an endpoint whose group is locked, after check_send.
 CREATE PROCEDURE dialoq.send_from
     @endpoint_id bigint, @message_type_id int, @body varbinary(max), @trace nvarchar(max), @body_fault nvarchar(max),

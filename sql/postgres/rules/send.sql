@@ -169,6 +169,92 @@ BEGIN
     END IF;
 END $$;
 
+-- The same for many messages, whose columns these are: the first that is refused refuses all.
+CREATE OR REPLACE FUNCTION dialoq.check_each(
+    p_handles uuid[], p_message_types text[], p_bodies bytea[], p_body_faults text[]) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_row record;
+    v_number integer;
+    v_text text;
+BEGIN
+    FOR v_row IN
+        SELECT i.place, i.handle, i.type_name, i.fault, e.endpoint_id, t.message_type_id,
+            i.fault IS NULL AND length(i.body) > 0 AND t.validation IN ('V', 'S') AS needs_client
+        FROM (
+            SELECT u.handle, coalesce(u.type_name, 'DEFAULT') AS type_name, u.body, u.fault, u.place
+            FROM unnest(p_handles, p_message_types, p_bodies, p_body_faults)
+                WITH ORDINALITY AS u (handle, type_name, body, fault, place)
+        ) AS i
+        LEFT JOIN LATERAL (
+            SELECT c.endpoint_id FROM dialoq.conversation_endpoint AS c
+            WHERE c.conversation_handle = i.handle AND NOT c.is_system
+            OFFSET 0
+        ) AS e ON true
+        LEFT JOIN dialoq.message_type AS t ON t.name = i.type_name AND NOT t.is_dropped
+        ORDER BY i.place
+    LOOP
+        v_number := NULL;
+        IF NOT dialoq.is_body_fault(v_row.fault) THEN
+            v_number := 60005;
+            v_text := dialoq.bad_body_fault(v_row.fault);
+        ELSIF v_row.needs_client THEN
+            v_number := 60026;
+            v_text := dialoq.needs_client(v_row.type_name);
+        ELSIF v_row.endpoint_id IS NULL THEN
+            v_number := 8426;
+            v_text := dialoq.conversation_not_found(v_row.handle);
+        ELSIF v_row.message_type_id IS NULL THEN
+            v_number := 8428;
+            v_text := dialoq.name_not_found('message type', v_row.type_name);
+        ELSE
+            SELECT s.error_number, s.error_message INTO v_number, v_text
+            FROM dialoq.send_from(v_row.endpoint_id, NULL, v_row.type_name, NULL, NULL, NULL, NULL, true) AS s;
+        END IF;
+        IF v_number IS NOT NULL THEN
+            PERFORM dialoq.fail(v_number, format('message %s of %s: %s', v_row.place, cardinality(p_handles), v_text));
+        END IF;
+    END LOOP;
+END $$;
+
+-- Sends many messages one by one, after check_each; the caller holds the locks of their groups.
+-- Gives: notices
+CREATE OR REPLACE FUNCTION dialoq.send_in_order(
+    p_handles uuid[], p_message_types text[], p_bodies bytea[], p_traces text[], p_body_faults text[], p_message_ids uuid[],
+    p_catalog_version bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_row record;
+    v_lock record;
+    v_sent record;
+    v_notices text;
+BEGIN
+    PERFORM dialoq.check_catalog_version(p_catalog_version);
+    FOR v_row IN
+        SELECT i.place, i.handle, coalesce(i.type_name, 'DEFAULT') AS type_name, t.message_type_id,
+            CASE WHEN length(i.body) > 0 THEN i.body END AS body, i.trace, i.fault, coalesce(i.id, gen_random_uuid()) AS id
+        FROM unnest(p_handles, p_message_types, p_bodies, p_traces, p_body_faults, p_message_ids)
+            WITH ORDINALITY AS i (handle, type_name, body, trace, fault, id, place)
+        LEFT JOIN dialoq.message_type AS t ON t.name = coalesce(i.type_name, 'DEFAULT') AND NOT t.is_dropped
+        ORDER BY i.place
+    LOOP
+        SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, true);
+        IF v_lock.endpoint_id IS NULL THEN
+            PERFORM dialoq.fail(8426, format('message %s of %s: %s', v_row.place, cardinality(p_handles),
+                dialoq.conversation_not_found(v_row.handle)));
+        END IF;
+        SELECT * INTO v_sent FROM dialoq.send_from(v_lock.endpoint_id, v_row.message_type_id, v_row.type_name, v_row.body,
+            v_row.trace, coalesce(v_row.fault, dialoq.body_fault(v_row.message_type_id, v_row.body)), v_row.id);
+        -- After 8429 an earlier message of the list has broken the conversation: this one is dropped, as one that is under way.
+        IF v_sent.error_number <> 8429 THEN
+            PERFORM dialoq.fail(v_sent.error_number,
+                format('message %s of %s: %s', v_row.place, cardinality(p_handles), v_sent.error_message));
+        END IF;
+        v_notices := dialoq.add_notices(dialoq.add_notices(v_notices, v_lock.notices), v_sent.notices);
+    END LOOP;
+    RETURN v_notices;
+END $$;
+
 -- The name of a contract, '' if there is none.
 CREATE OR REPLACE FUNCTION dialoq.contract_name(p_service_contract_id integer) RETURNS text
 LANGUAGE plpgsql STABLE AS $$

@@ -13,6 +13,13 @@ DECLARE
     v_row record;
     v_notices text;
 BEGIN
+    -- Nearly every commit ends here.
+    IF array_remove(p_conversation_group_ids, NULL) = '{}' AND NOT EXISTS (
+        SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = ANY (p_queue_ids))
+    THEN
+        RETURN QUERY SELECT NULL::text;
+        RETURN;
+    END IF;
     FOR v_row IN
         SELECT q.queue_id, q.group_id FROM unnest(p_queue_ids, p_conversation_group_ids) AS q (queue_id, group_id)
         ORDER BY q.queue_id, q.group_id

@@ -45,13 +45,20 @@ async fn measure(bench: &ServerBench<'_>, report: &mut Report) -> Result<()> {
     receive(bench, report, "receive_write_answer_in_tx", answering, most, 1).await?;
     let many = (&in_tx, &by_hand, MANY_BY_HAND);
     receive(bench, report, "receive_100_in_tx", many, CALLERS_OF_MANY, MANY).await?;
-    let (mut ours, mut rivals) = (Vec::new(), Vec::new());
-    for _ in 0..bench.options.rounds {
-        clear(bench).await?;
-        ours.push(flow::send(&in_tx, bench.bodies(), CALLERS_OF_MANY, MANY, bench.options.round_length).await?);
-        rivals.push(flow::send(&by_hand, bench.bodies(), CALLERS_OF_MANY, MANY, bench.options.round_length).await?);
+    let sending = [
+        ("send_100_in_tx", in_tx),
+        ("send_each_100_in_tx", Arc::new(bench.fixture.conversations.in_tx(None).by_list())),
+        ("send_each_100_in_tx_spread", Arc::new(bench.fixture.conversations.in_tx(None).by_list().spread())),
+    ];
+    for (name, side) in sending {
+        let (mut ours, mut rivals) = (Vec::new(), Vec::new());
+        for _ in 0..bench.options.rounds {
+            clear(bench).await?;
+            ours.push(flow::send(&side, bench.bodies(), CALLERS_OF_MANY, MANY, bench.options.round_length).await?);
+            rivals.push(flow::send(&by_hand, bench.bodies(), CALLERS_OF_MANY, MANY, bench.options.round_length).await?);
+        }
+        conclude(bench, report, (name, CALLERS_OF_MANY, MANY), ours, MANY_BY_HAND, rivals);
     }
-    conclude(bench, report, ("send_100_in_tx", CALLERS_OF_MANY, MANY), ours, MANY_BY_HAND, rivals);
     clear(bench).await
 }
 

@@ -101,12 +101,11 @@ impl Checking {
                 judgements.schemas.extend(self.compile(definitions).await);
             }
         }
-        if !verbs.iter().any(|verb| matches!(verb, Verb::Send { body: Some(_), .. })) {
+        if !verbs.iter().any(|verb| matches!(verb, Verb::Send { body: Some(_), .. } | Verb::SendEach(_))) {
             return judgements;
         }
         let types = self.types.read().unwrap_or_else(PoisonError::into_inner).clone();
-        for verb in verbs {
-            let Verb::Send { message_type, body: Some(body), .. } = verb else { continue };
+        for (message_type, body) in verbs.iter().flat_map(bodies) {
             let Some(message_type) = types.checked.get(message_type.as_deref().unwrap_or(system::DEFAULT)) else {
                 continue;
             };
@@ -207,6 +206,18 @@ impl Checking {
         // Never on this thread: the next body is to be checked while the writer syncs.
         engine.leave_to_writer(state);
         next
+    }
+}
+
+/// The bodies that a verb sends, with the names of their types.
+fn bodies(verb: &Verb) -> Vec<(&Option<Arc<str>>, &Arc<Vec<u8>>)> {
+    match verb {
+        Verb::Send { message_type, body: Some(body), .. } => vec![(message_type, body)],
+        Verb::SendEach(messages) => messages
+            .iter()
+            .filter_map(|message| message.body.as_ref().map(|body| (&message.message_type, body)))
+            .collect(),
+        _ => Vec::new(),
     }
 }
 

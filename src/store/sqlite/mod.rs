@@ -325,6 +325,9 @@ fn cost(unit: &Unit) -> u32 {
         .iter()
         .map(|verb| match verb {
             Verb::Send { body: Some(body), handles, .. } => body.len() * handles.len().max(1),
+            Verb::SendEach(messages) => {
+                messages.iter().filter_map(|message| message.body.as_ref()).map(|body| body.len()).sum()
+            }
             Verb::Work(WorkVerb::Push(push)) => push.body.as_ref().map_or(0, |body| body.len()),
             Verb::Work(WorkVerb::Complete { result: Some(result), .. }) => result.len(),
             _ => 0,

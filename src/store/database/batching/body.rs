@@ -27,6 +27,17 @@ impl Database {
                 context.ids[0] = self.next_id();
                 self.check_body(&mut context, message_type.as_deref(), body).await;
             }
+            Verb::SendEach(messages) => {
+                for (index, message) in messages.iter().enumerate() {
+                    self.check_size(&message.body).map_err(|error| error.of_message(index, messages.len()))?;
+                }
+                for message in messages {
+                    let mut one = CallContext::default();
+                    one.ids[0] = self.next_id();
+                    self.check_body(&mut one, message.message_type.as_deref(), &message.body).await;
+                    context.each.push(one);
+                }
+            }
             Verb::BeginDialog(dialog) => {
                 if dialog.related == Relation::None {
                     context.ids[0] = self.next_id();
@@ -133,10 +144,15 @@ impl CallContext {
 
 /// Replaces a body of no bytes by none, as SEND stores it.
 pub(in crate::store::database) fn normalise_empty_body(mut verb: Verb) -> Verb {
-    if let Verb::Send { body, .. } = &mut verb
-        && body.as_ref().is_some_and(|bytes| bytes.is_empty())
-    {
-        *body = None;
+    let normalise = |body: &mut Body| {
+        if body.as_ref().is_some_and(|bytes| bytes.is_empty()) {
+            *body = None;
+        }
+    };
+    match &mut verb {
+        Verb::Send { body, .. } => normalise(body),
+        Verb::SendEach(messages) => messages.iter_mut().for_each(|message| normalise(&mut message.body)),
+        _ => {}
     }
     verb
 }

@@ -7,7 +7,7 @@ use crate::error::{Code, Error};
 pub fn refusal(number: i64, message: impl Into<String>) -> Error {
     let known = Code::ALL.iter().map(|(code, _)| *code).find(|code| i64::from(code.0) == number);
     match known {
-        Some(code) => Error::new(code, message),
+        Some(code) => Error::new(code, message).with_place_of_its_message(),
         None => {
             let message = message.into();
             Error::new(Code::STORE_IO, format!("the server refused with {number}: {message}"))
@@ -27,6 +27,17 @@ mod tests {
         assert_eq!(error.message(), "no such conversation");
         assert!(refusal(1205, "").is_retryable());
         assert!(refusal(60033, "").is_retryable());
+    }
+
+    #[test]
+    fn a_refusal_of_one_message_of_a_list_has_its_place() {
+        let place = |text: &str| refusal(8429, text).statement();
+        assert_eq!(place("message 3 of 10: it is CLOSED"), Some(2));
+        for other in
+            ["message 0 of 10: x", "message x of 10: y", "message 3 of ten: y", "message type 'x' of 3: y", "no"]
+        {
+            assert_eq!(place(other), None, "{other}");
+        }
     }
 
     #[test]

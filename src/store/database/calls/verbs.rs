@@ -4,7 +4,7 @@ use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::declared::{ResultForm, Value};
-use crate::protocol::{Body, ConversationState, Outcome, Verb, system, verb};
+use crate::protocol::{Body, ConversationState, Outcome, OutgoingMessage, Verb, system, verb};
 use crate::store::SqlRow;
 use crate::store::database::calls::job;
 use crate::store::database::calls::message::messages;
@@ -26,6 +26,8 @@ pub(in crate::store::database) struct CallContext {
     pub(in crate::store::database) verdict: Option<Arc<Verdict>>,
     /// Ids for the objects that the verb makes, in the order in which the embedded store takes them.
     pub(in crate::store::database) ids: [Uuid; 3],
+    /// Those of each message of a `SendEach`.
+    pub(in crate::store::database) each: Vec<CallContext>,
 }
 
 /// The call that does the verb.
@@ -36,6 +38,7 @@ pub(in crate::store::database) fn call<'a>(verb: &'a Verb, context: &'a CallCont
     match verb {
         Verb::Define(_) => return Err(Error::definition_in_transaction()),
         Verb::Send { handles, .. } if handles.is_empty() => return Err(no_handle()),
+        Verb::SendEach(messages) => return Ok(send_each(messages, context)),
         _ => {}
     }
     let args = verb.arguments().into_iter().map(|value| arg(value, context)).collect();
@@ -58,7 +61,41 @@ fn arg<'a>(value: Value<'a>, context: &'a CallContext) -> Arg<'a> {
         }
         Value::BodyFault => Arg::Text(&context.body_fault),
         Value::CatalogVersion => Arg::BigInt(context.catalog_version),
+        Value::HandleColumn(_)
+        | Value::TypeColumn
+        | Value::BodyColumn
+        | Value::TraceColumn
+        | Value::FaultColumn
+        | Value::IdColumn => unreachable!("columns are made together"),
     }
+}
+
+/// Many messages in one call.
+fn send_each<'a>(messages: &'a [OutgoingMessage], context: &'a CallContext) -> Call<'a> {
+    let rows = messages.iter().zip(&context.each).map(|(message, context)| SendRow { message, context });
+    let version = context.each.iter().map(|context| context.catalog_version).min().unwrap_or_default();
+    Call { name: verb::SEND_EACH.name, args: vec![send_rows(&rows.collect::<Vec<_>>()), Arg::BigInt(version)] }
+}
+
+/// A message of a call that sends many.
+pub(in crate::store::database) struct SendRow<'a> {
+    pub(in crate::store::database) message: &'a OutgoingMessage,
+    pub(in crate::store::database) context: &'a CallContext,
+}
+
+/// The rows of a call that sends many messages.
+pub(in crate::store::database) fn send_rows<'a>(rows: &[SendRow<'a>]) -> Arg<'a> {
+    let columns = vec![
+        Column::Uuid(rows.iter().map(|row| Some(row.message.handle.0)).collect()),
+        Column::Text(
+            rows.iter().map(|row| Some(row.message.message_type.as_deref().unwrap_or(system::DEFAULT))).collect(),
+        ),
+        Column::Bytes(rows.iter().map(|row| row.message.body.clone()).collect()),
+        Column::Text(rows.iter().map(|row| row.message.trace.as_deref()).collect()),
+        Column::Text(rows.iter().map(|row| Some(&*row.context.body_fault)).collect()),
+        Column::Uuid(rows.iter().map(|row| Some(row.context.ids[0])).collect()),
+    ];
+    Arg::Rows { type_name: "send_batch_rows", columns }
 }
 
 /// A SEND on one conversation.

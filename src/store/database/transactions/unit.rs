@@ -168,6 +168,11 @@ impl Database {
                 (Again::WithNewDefinitions, Verb::Send { message_type, body, .. }) => {
                     self.check_body(context, message_type.as_deref(), body).await;
                 }
+                (Again::WithNewDefinitions, Verb::SendEach(messages)) => {
+                    for (message, one) in messages.iter().zip(&mut context.each) {
+                        self.check_body(one, message.message_type.as_deref(), &message.body).await;
+                    }
+                }
                 (Again::WithNewIds, Verb::BeginDialog(_)) => {
                     for id in context.ids.iter_mut().filter(|id| !id.is_nil()) {
                         *id = self.next_id();
@@ -303,6 +308,7 @@ fn is_single(verb: &Verb) -> bool {
 pub(in crate::store::database) fn groups_made_ready_at_most(verb: &Verb) -> usize {
     match verb {
         Verb::Send { handles, .. } => handles.len(),
+        Verb::SendEach(messages) => messages.len(),
         Verb::Receive { .. } | Verb::GetConversationGroup { .. } => 0,
         _ => 1,
     }
