@@ -6,7 +6,7 @@
 //!
 //! A line `-- <each routine of dialoq_user> ... NAME ...` is repeated, without its mark, for every routine whose file says
 //! `-- Called by: dialoq_user`. `<each routine>` means those of both roles, `<each view>` every view of the dialect. So a right
-//! stands in the file of the routine, and nowhere else.
+//! stands in the file of the routine, and nowhere else. `TEXT` in such a line is the comment above the routine, up to what it takes.
 //!
 //! T-SQL has no way to share the beginning of a procedure. So a line `-- <name>` of a script in `sql/mssql/{rules,verbs}`
 //! becomes the text of `sql/mssql/parts/name.sql`: see [`Dialect::fill`].
@@ -46,9 +46,14 @@ fn main() -> io::Result<()> {
     fs::write(out.join("bench_sql.rs"), bench)
 }
 
-/// The names for which a marked line is repeated, by the mark.
+/// The names for which a marked line is repeated.
 #[derive(Default)]
-struct Each(BTreeMap<String, BTreeSet<String>>);
+struct Each {
+    /// By the mark.
+    names: BTreeMap<String, BTreeSet<String>>,
+    /// The comment above each routine.
+    texts: BTreeMap<String, String>,
+}
 
 impl Each {
     fn read(&mut self, folder: &Path) -> io::Result<()> {
@@ -76,6 +81,7 @@ impl Each {
                 {
                     self.add(&format!("routine of {role}"), routine);
                     self.add("routine", routine);
+                    self.texts.insert(routine.to_owned(), comment_above(&text, routine));
                 }
             }
         }
@@ -83,7 +89,7 @@ impl Each {
     }
 
     fn add(&mut self, mark: &str, name: &str) {
-        self.0.entry(mark.to_owned()).or_default().insert(name.to_owned());
+        self.names.entry(mark.to_owned()).or_default().insert(name.to_owned());
     }
 
     /// The text with its marked lines repeated, if it has any.
@@ -98,13 +104,37 @@ impl Each {
                 done.extend([line, "\n"]);
                 continue;
             };
-            let names = self.0.get(mark).unwrap_or_else(|| panic!("no file is marked for <each {mark}>"));
+            let names = self.names.get(mark).unwrap_or_else(|| panic!("no file is marked for <each {mark}>"));
             for name in names {
-                done.extend([indent(line), &pattern.replace("NAME", name), "\n"]);
+                let text = self.texts.get(name).map_or("", String::as_str).replace('\'', "''");
+                done.extend([indent(line), &pattern.replace("NAME", name).replace("TEXT", &text), "\n"]);
             }
         }
         Some(done)
     }
+}
+
+/// The comment above a routine, up to what it takes.
+fn comment_above(text: &str, routine: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let made = ["FUNCTION", "PROCEDURE"].map(|kind| format!("{kind} dialoq.{routine}"));
+    let is_made = |line: &&str| {
+        line.starts_with("CREATE")
+            && made
+                .iter()
+                .filter_map(|made| line.split_once(made.as_str()))
+                .any(|(_, rest)| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+    };
+    let place = lines.iter().position(is_made).unwrap_or(0);
+    let above = lines[..place].iter().rev().take_while(|line| line.starts_with("--")).count();
+    // A routine without a comment has that of its file.
+    let start = if above == 0 { 0 } else { place - above };
+    let comment = lines[start..].iter().take_while(|line| line.starts_with("--"));
+    let ends = ["Takes:", "Takes,", "Gives:", "Errors:", "Locks:", "Called by:"];
+    let told = comment
+        .map(|line| line.trim_start_matches('-').trim())
+        .take_while(|line| !ends.iter().any(|end| line.starts_with(end)));
+    told.collect::<Vec<_>>().join(" ")
 }
 
 /// What the scripts of a dialect share.

@@ -46,7 +46,7 @@ BEGIN
         UNION ALL
         SELECT 'pg_proc', p.oid FROM pg_catalog.pg_proc AS p
         WHERE p.pronamespace = 'dialoq'::regnamespace
-            AND pg_catalog.obj_description(p.oid, 'pg_proc') IS DISTINCT FROM 'Dialoq'
+            AND coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Dialoq($|: )'
     ) AS o
     WHERE EXISTS (SELECT FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');

@@ -64,6 +64,9 @@ fn side_text(details: &ConversationSideDetails) -> String {
         None if side.is_quarantined => text.push_str(", set aside by poison handling"),
         None => {}
     }
+    if let Some(holder) = &details.held_by {
+        text.push_str(&format!(", held by {}", printable(&holder.to_string())));
+    }
     if !details.related.is_empty() {
         text.push_str(&format!(" with {} more conversations", details.related.len()));
     }

@@ -2,7 +2,7 @@
 
 use super::effects::{Effects, Reply, Step};
 use super::group_lock::GroupKey;
-use super::own_groups::OpenSession;
+use super::own_groups::{OpenSession, Opener};
 use super::session::{Op, Savepoint, Session};
 use super::state::Core;
 use super::work::Undone;
@@ -33,6 +33,13 @@ impl Core {
     pub fn begin_transaction(&mut self) -> Session {
         let mut session = self.begin();
         session.is_transaction = true;
+        session
+    }
+
+    /// The same, and keeps who opened it for [`holder`](Self::holder).
+    pub fn begin_transaction_of(&mut self, opener: Opener) -> Session {
+        let session = self.begin_transaction();
+        self.sessions[session.id].opener = Some(opener);
         session
     }
 

@@ -1,6 +1,7 @@
 //! Conversation groups and their locks: which session holds which group, and which waits.
 
 use super::effects::{Arrival, Effects};
+use super::own_groups::Opener;
 use super::receive_order::Rank;
 use super::session::Session;
 use super::state::Core;
@@ -79,6 +80,12 @@ impl Core {
                 effects.arrivals.push(Arrival { queue_id, newly_ready });
             }
         }
+    }
+
+    /// The session that holds a group's lock, with who opened it.
+    pub fn holder(&self, group: Uuid) -> Option<(u32, Option<Opener>)> {
+        let owner = self.groups[self.find_group(group)?].owner;
+        (owner != 0).then(|| (owner, self.sessions.get(owner).and_then(|session| session.opener)))
     }
 
     /// Registers that a session waits for a group that another session holds.

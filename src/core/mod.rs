@@ -45,6 +45,7 @@ pub use change::{Change, DeliveryClass, EndpointRow, MessageRow, TransmissionRow
 pub use effects::{Arrival, Depth, Effects, ReadRow, Redelivery, Reply, Step, Taken};
 pub use group_lock::GroupKey;
 pub use memory::Memory;
+pub use own_groups::Opener;
 pub use poison::POISON_ROLLBACKS;
 pub use repair::{Repair, Repairs};
 pub use restore::{Restore, Restored};

@@ -6,14 +6,28 @@
 use super::receive_order::Rank;
 use super::session::{Op, Session};
 use super::state::Core;
+use crate::time::Timestamp;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Who opened a transaction, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opener {
+    /// The operating system's id of the process, if the system says it.
+    pub process_id: Option<u32>,
+    /// The operating system's id of the user, if it has one.
+    pub user_id: Option<u32>,
+    /// When it was opened.
+    pub since: Timestamp,
+}
 
 /// An open session, as the core keeps it.
 #[derive(Debug, Default)]
 pub(super) struct OpenSession {
     /// The group it waits for.
     pub(super) waits_for: Option<u32>,
+    /// Who opened it, if it is a transaction of a store.
+    pub(super) opener: Option<Opener>,
     pub(super) own: OwnGroups,
 }
 

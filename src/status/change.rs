@@ -3,7 +3,7 @@
 use super::conversation::{ConversationFilter, ConversationSide};
 use super::names::NameKind;
 use super::peek::{MOST_MESSAGES, MessageFilter, MessageState, PeekedMessage};
-use crate::act::Act;
+use crate::act::{Act, Perform};
 use crate::broker::Broker;
 use crate::define::Level;
 use crate::error::{Code, Error, Result};
@@ -74,12 +74,21 @@ impl Broker {
     ) -> Result<Changed> {
         let mut changed = Changed::default();
         for side in sides {
-            match tokio::time::timeout(PATIENCE, self.submit(vec![verb(side)])).await {
-                Ok(Ok(_)) => changed.changed += 1,
-                Ok(Err(error)) if error.code() == Code::CONVERSATION_NOT_FOUND => changed.gone += 1,
-                Ok(Err(error)) if error.is_retryable() => changed.held += 1,
-                Ok(Err(error)) => return Err(error),
-                Err(_) => changed.held += 1,
+            // In a transaction: a call that is given up may still happen on a server, once the lock is free.
+            let tx = self.begin().await?;
+            let Ok(done) = tokio::time::timeout(PATIENCE, tx.perform(verb(side))).await else {
+                changed.held += 1;
+                continue;
+            };
+            let done = match done {
+                Ok(_) => tx.commit().await,
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(()) => changed.changed += 1,
+                Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => changed.gone += 1,
+                Err(error) if error.is_retryable() => changed.held += 1,
+                Err(error) => return Err(error),
             }
         }
         Ok(changed)

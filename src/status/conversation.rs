@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::ConversationState;
-use crate::store::{SqlRow, SqlValue};
+use crate::store::{LockHolder, SqlRow, SqlValue};
 use crate::time::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
@@ -60,6 +60,8 @@ pub struct ConversationSideDetails {
     /// The side.
     #[serde(flatten)]
     pub side: ConversationSide,
+    /// The session that holds the lock of its group; `None` if none does, or the store does not say it.
+    pub held_by: Option<LockHolder>,
     /// The other conversations of its group: their handles, at most a hundred.
     pub related: Vec<ConversationHandle>,
     /// Messages that wait for a RECEIVE on this side.
@@ -148,6 +150,15 @@ impl Broker {
         Ok(Conversation { conversation_id, sides: detailed })
     }
 
+    /// The session that holds the lock of a conversation group now, as far as the store shows it: `None` if none does. A
+    /// session holds the groups that it has received from or sent in until its transaction ends.
+    ///
+    /// # Errors
+    /// Those of [`Broker::query`]; 60010 on [`Broker::open_read_only`], if the owner of the file cannot be asked.
+    pub async fn lock_holder(&self, group: GroupId) -> Result<Option<LockHolder>> {
+        self.shared_store().lock_holder(group.0).await
+    }
+
     async fn with_messages(
         &self,
         side: ConversationSide,
@@ -170,7 +181,15 @@ impl Broker {
         let group = ConversationFilter { id: Some(side.conversation_group_id.0), ..ConversationFilter::default() };
         let related = self.conversations(&group, 101).await?;
         let related = related.into_iter().map(|other| other.conversation_handle).filter(|other| *other != handle);
+        let held_by = match self.lock_holder(side.conversation_group_id).await {
+            Ok(holder) => holder,
+            Err(error) => {
+                tracing::warn!(%error, "which session holds a conversation group is not known");
+                None
+            }
+        };
         Ok(ConversationSideDetails {
+            held_by,
             related: related.take(100).collect(),
             side,
             messages: found,

@@ -7,10 +7,11 @@ use super::{QueueStatus, Status};
 use crate::broker::Broker;
 use crate::catalog::OffBy;
 use crate::error::{Code, Error, Result};
-use crate::id::MessageId;
+use crate::id::{GroupId, MessageId};
 use crate::protocol::ConversationState;
 use crate::work::WorkQueueStatus;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use uuid::Uuid;
 
@@ -76,6 +77,8 @@ pub enum ReasonKind {
     Limited,
     /// Jobs have used up their attempts.
     Dead,
+    /// A session holds the conversation group.
+    Held,
     /// A RECEIVE gives it next, unless a session holds its group.
     Ready,
 }
@@ -144,8 +147,8 @@ impl Reasons {
 impl Broker {
     /// Why a queue, work queue, conversation or message does not move. The subject is the name of a queue, a work queue or
     /// a service, or the id of a message, a conversation, a group, or one side's handle. Reads of a few moments make up the
-    /// answer. No lock is taken, so the sessions that hold groups are not seen: on PostgreSQL and SQL Server, `docs/locks.md` says
-    /// how to see them.
+    /// answer. No lock is taken. The session that holds a conversation group is named as far as the store shows it:
+    /// [`Broker::lock_holder`].
     ///
     /// # Errors
     /// 60002 no queue, work queue or service of that name; 8426 no message or conversation of that id; else those of
@@ -205,6 +208,19 @@ impl Broker {
         let status = self.status().await?;
         let mut reasons = Reasons::default();
         let waiting = self.queue_reasons(&status, name, &mut reasons);
+        // RECEIVE passes over the groups that sessions hold; the first one is named.
+        if let Some(first) = self.messages(Some(name), &MessageFilter::default(), None, 1, 0).await?.first()
+            && let Ok(Some(holder)) = self.lock_holder(first.conversation_group_id).await
+        {
+            reasons.notes(
+                ReasonKind::Held,
+                format!(
+                    "its first message, of conversation group {}, is held by {holder}",
+                    first.conversation_group_id
+                ),
+                "",
+            );
+        }
         let summary = format!("queue '{name}' holds {}", messages(waiting));
         Ok(reasons.of(SubjectKind::Queue, name.to_owned(), summary))
     }
@@ -323,6 +339,11 @@ impl Broker {
         if let Some(side) = sides.iter().find(|side| side.is_quarantined) {
             aside_reason(side, &mut reasons);
         }
+        let groups: BTreeMap<_, _> =
+            sides.iter().map(|side| (side.conversation_group_id, &*side.service_name)).collect();
+        for (group, service) in groups {
+            self.held_reason(group, service, &mut reasons).await;
+        }
         Ok(reasons.of(kind, id.to_string(), summary))
     }
 
@@ -381,6 +402,23 @@ impl Broker {
             self.waiting_reasons(status, first, reasons).await?;
         }
         Ok(())
+    }
+
+    /// The session that holds a group, if one does.
+    async fn held_reason(&self, group: GroupId, service: &str, reasons: &mut Reasons) {
+        match self.lock_holder(group).await {
+            Ok(None) => {}
+            Ok(Some(holder)) => reasons.blocks(
+                ReasonKind::Held,
+                format!("conversation group {group} of service '{service}' is held by {holder}"),
+                "RECEIVE passes over it until that transaction commits or rolls back",
+            ),
+            Err(error) => reasons.notes(
+                ReasonKind::Held,
+                format!("which session holds conversation group {group} is not known: {}", error.message()),
+                "",
+            ),
+        }
     }
 
     fn undelivered_reason(&self, message: &WaitingMessage, reasons: &mut Reasons) {
@@ -453,7 +491,7 @@ impl Broker {
             reasons.notes(
                 ReasonKind::Ready,
                 format!("it waits in queue '{}' since {}", queue.name, message.message_enqueue_time),
-                "a session that holds its conversation group has to commit or roll back first",
+                "",
             );
         }
         Ok(())
@@ -475,6 +513,7 @@ impl Broker {
                 "",
             );
         }
+        self.held_reason(message.conversation_group_id, &message.service_name, &mut reasons).await;
         self.waiting_reasons(&status, &message, &mut reasons).await?;
         let summary = format!(
             "message {} of conversation {}, of type '{}', in queue '{}' at level {}",

@@ -28,6 +28,7 @@ mod peek;
 mod read;
 
 pub use crate::catalog::OffBy;
+pub use crate::store::LockHolder;
 pub use change::{Changed, MOST_CONVERSATIONS, Purged};
 pub use conversation::{Conversation, ConversationFilter, ConversationSide, ConversationSideDetails};
 pub use delivery::{Delivery, DeliveryOutcome, SentOn};
@@ -91,12 +92,31 @@ pub struct QueueStatus {
     pub readers_running: Option<u64>,
     /// The sessions that wait in RECEIVE without WHERE; `None` if no process activates this queue.
     pub sessions_waiting: Option<u64>,
-    /// The operating system's id of a process that activates this queue, the highest of several.
-    pub process_id: Option<i64>,
+    /// The processes that activate this queue, with the state of the queue monitor of each.
+    pub monitors: Vec<MonitorStatus>,
     /// Why the queue is off, and since when; `None` while it is on, and if an earlier version of Dialoq turned it off.
     pub off: Option<QueueOff>,
     /// The waiting messages by level, highest first; a level without messages is left out.
     pub levels: Vec<LevelStatus>,
+}
+
+/// The queue monitor of a process that activates a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MonitorStatus {
+    /// The host of the process; `None` in SQLite, whose processes share one.
+    pub host_name: Option<String>,
+    /// The operating system's id of the process.
+    pub process_id: i64,
+    /// INACTIVE: no message waits. NOTIFIED: a reader was started and has not received yet. RECEIVES_OCCURRING: readers
+    /// receive.
+    pub state: String,
+    /// The most readers at a time that this process allows; the limit of the queue holds for all processes together.
+    pub max_queue_readers: u64,
+    /// Its readers that run now.
+    pub readers_running: u64,
+    /// Its sessions that wait in RECEIVE without WHERE.
+    pub sessions_waiting: u64,
 }
 
 /// Why a queue is off.
@@ -174,9 +194,15 @@ impl Broker {
         for row in self.status_rows(|texts| texts.levels).await? {
             levels.entry(row.get("queue_id")?).or_default().push(level(&row, at)?);
         }
+        let mut monitors: HashMap<i64, Vec<MonitorStatus>> = HashMap::new();
+        for row in self.status_rows(|texts| texts.monitors).await? {
+            monitors.entry(row.get("queue_id")?).or_default().push(monitor(&row)?);
+        }
         let mut queues = Vec::new();
         for row in self.status_rows(|texts| texts.queues).await? {
-            queues.push(queue(&row, levels.remove(&row.get::<i64>("queue_id")?).unwrap_or_default())?);
+            let id = row.get::<i64>("queue_id")?;
+            let levels = levels.remove(&id).unwrap_or_default();
+            queues.push(queue(&row, levels, monitors.remove(&id).unwrap_or_default())?);
         }
         let conversations = self.status_rows(|texts| texts.conversations).await?;
         let transmission_queue = self.status_rows(|texts| texts.transmission).await?;
@@ -196,7 +222,18 @@ impl Broker {
     }
 }
 
-fn queue(row: &SqlRow, levels: Vec<LevelStatus>) -> Result<QueueStatus> {
+fn monitor(row: &SqlRow) -> Result<MonitorStatus> {
+    Ok(MonitorStatus {
+        host_name: row.get("host_name")?,
+        process_id: row.get("process_id")?,
+        state: row.get("state")?,
+        max_queue_readers: count(row, "max_queue_readers")?,
+        readers_running: count(row, "readers_running")?,
+        sessions_waiting: count(row, "sessions_waiting")?,
+    })
+}
+
+fn queue(row: &SqlRow, levels: Vec<LevelStatus>, monitors: Vec<MonitorStatus>) -> Result<QueueStatus> {
     Ok(QueueStatus {
         name: row.get("name")?,
         is_receive_enabled: flag(row, "is_receive_enabled")?,
@@ -207,7 +244,7 @@ fn queue(row: &SqlRow, levels: Vec<LevelStatus>) -> Result<QueueStatus> {
         max_queue_readers: count_or_none(row, "max_queue_readers")?,
         readers_running: count_or_none(row, "readers_running")?,
         sessions_waiting: count_or_none(row, "sessions_waiting")?,
-        process_id: row.get("process_id")?,
+        monitors,
         off: off(row)?,
         levels,
     })

@@ -191,6 +191,10 @@ impl Store for Shared {
         &self.0.activity
     }
 
+    fn lock_holder(&self, _: uuid::Uuid) -> BoxFuture<'_, Result<Option<crate::store::LockHolder>>> {
+        Box::pin(async { Ok(None) })
+    }
+
     fn clock(&self) -> &Clock {
         &self.0.clock
     }

@@ -4,7 +4,7 @@
 //! of them, and the compiler requires it.
 
 use super::database::link::EnlistedConnection;
-use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use super::{ActivityBoard, BoxFuture, LockHolder, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
@@ -180,6 +180,10 @@ impl<L: Layer> Store for L {
 
     fn refresh_facts(&self) -> BoxFuture<'_, ()> {
         self.inner().refresh_facts()
+    }
+
+    fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
+        self.inner().lock_holder(group)
     }
 
     fn clock(&self) -> &Clock {

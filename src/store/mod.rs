@@ -12,6 +12,7 @@ pub(crate) mod fake;
 pub mod faulty;
 pub(crate) mod handover;
 pub(crate) mod layer;
+mod lock_holder;
 mod monitors;
 #[cfg(feature = "mssql")]
 pub mod mssql;
@@ -27,6 +28,7 @@ pub mod traced;
 pub mod url;
 
 pub use activity::{ActivityBoard, Counts, QueueActivity, QueueFacts, SleepGuard, WaitGuard};
+pub use lock_holder::LockHolder;
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow, ProcessRows};
 pub use options::{AccessToken, Gathering, OpenOptions};
 pub use reader_slot::ReaderSlot;
@@ -96,6 +98,9 @@ pub trait Store: Send + Sync + 'static {
     /// Refreshes the facts about the queues, for queue monitors. In a store that one process owns they are always
     /// current.
     fn refresh_facts(&self) -> BoxFuture<'_, ()>;
+
+    /// The session that holds the lock of a conversation group now.
+    fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>>;
 
     /// The clock that rules timers, lifetimes and waits.
     fn clock(&self) -> &Clock;

@@ -50,6 +50,8 @@ pub struct StatusTexts {
     pub broker: &'static str,
     /// Every queue with its readers.
     pub queues: &'static str,
+    /// The queue monitors of every process.
+    pub monitors: &'static str,
     /// The messages waiting in every queue, per level.
     pub levels: &'static str,
     /// How many endpoints each service has in each state.
@@ -83,6 +85,7 @@ macro_rules! store_texts {
             status: $crate::store::StatusTexts {
                 broker: status::BROKER,
                 queues: status::QUEUES,
+                monitors: status::MONITORS,
                 levels: status::LEVELS,
                 conversations: status::CONVERSATIONS,
                 transmission: status::TRANSMISSION,

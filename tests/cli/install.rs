@@ -54,7 +54,50 @@ fn an_installation_is_done_once_and_can_be_taken_out_again() {
     assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'dialoq'"), "0");
     assert_eq!(database.sql("SELECT count(*) FROM mine"), "0", "the application's tables stay");
     assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], false);
-    shop.ok(&["--db", url, "install"]);
+    let installed = shop.ok(&["--db", url, "install"]);
+    assert!(installed.contains("GRANT dialoq_user TO name"), "what is needed next: {installed}");
+}
+
+#[test]
+fn plain_sql_has_its_comments_and_its_texts() {
+    let _limit = crate::limit();
+    let Some((shop, database)) = bare() else { return };
+    shop.ok(&["--db", database.url(), "install"]);
+    let marked = |of: &str, pattern: &str| {
+        database.sql(&format!(
+            "SELECT count(*) > 10 AND bool_and(coalesce(obj_description(p.oid, 'pg_proc'), '') ~ '{pattern}') FROM pg_proc AS p
+             WHERE p.pronamespace = 'dialoq'::regnamespace AND {of}"
+        ))
+    };
+    let is_for_users = "has_function_privilege('dialoq_admin', p.oid, 'EXECUTE')";
+    assert_eq!(marked(is_for_users, "^Dialoq: .{15}"), "t", "each routine for users says what it is for");
+    assert_eq!(marked(&format!("NOT {is_for_users}"), "^Dialoq$"), "t", "internal ones are marked only");
+    // What is commented is known to be the broker's: it goes and comes with the next installation.
+    database.sql("UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'");
+    shop.ok(&["--db", database.url(), "install"]);
+    assert_eq!(marked(is_for_users, "^Dialoq: .{15}"), "t");
+
+    shop.ok_with(&["--db", database.url(), "apply", "-"], SHOP.as_bytes());
+    let handle = database.sql(
+        "SELECT conversation_handle FROM dialoq.begin_dialog_conversation('//shop/Checkout', '//shop/OrderService', NULL, \
+         '//shop/Orders')",
+    );
+    database.sql(&format!("SELECT message_id FROM dialoq.send_text('{handle}', '//shop/PlaceOrder', 'grün 🚚')"));
+    database
+        .sql(&format!("SELECT message_id FROM dialoq.send_json('{handle}', '//shop/PlaceOrder', '{{\"a\":[1, 2]}}')"));
+    let received = "SELECT string_agg(convert_from(message_body, 'UTF8'), '|') FROM dialoq.receive('orders', 10)";
+    assert_eq!(database.sql(received), "grün 🚚|{\"a\": [1, 2]}");
+    let target = database
+        .sql("SELECT conversation_handle FROM dialoq.sys_conversation_endpoints WHERE NOT is_initiator::boolean");
+    database.sql(&format!("SELECT notices FROM dialoq.end_conversation('{target}', 42, '<no> stöck & 🚚')"));
+    let read = "SELECT e.code || ': ' || e.description FROM dialoq.receive('checkout') AS r, dialoq.error_of(r.message_body) AS e";
+    assert_eq!(database.sql(read), "42: <no> stöck & 🚚");
+    for none in
+        ["NULL", "''", "'\\x00'", "'\\xfffe00'", "'\\xfffe00d8'", "'\\xfffe3c00'", "decode(repeat('fe', 70000), 'hex')"]
+    {
+        let sql = format!("SELECT code IS NULL AND description IS NULL FROM dialoq.error_of({none}::bytea)");
+        assert_eq!(database.sql(&sql), "t", "{none}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod measure;
 mod names;
 mod operate;
 mod receive;
+mod says;
 mod schedules;
 mod secrets;
 mod send;

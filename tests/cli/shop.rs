@@ -180,6 +180,11 @@ impl Running {
         }
     }
 
+    /// The operating system's id of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has not ended yet.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()

@@ -15,6 +15,7 @@ mod ending;
 mod groups;
 mod lifetime;
 mod names;
+mod operators;
 mod ours;
 mod priorities;
 mod queues;

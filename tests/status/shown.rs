@@ -91,7 +91,7 @@ pub(crate) async fn a_disabled_queue_and_its_activation_are_shown(store: Store) 
     assert!(!work.is_receive_enabled && !work.is_enqueue_enabled && work.is_retention_enabled, "{work:?}");
     assert!(work.is_activation_enabled, "{work:?}");
     assert_eq!((work.activation_procedure.as_deref(), work.max_queue_readers), (Some("serve"), Some(3)));
-    assert_eq!((work.readers_running, work.sessions_waiting, work.process_id), (None, None, None));
+    assert_eq!((work.readers_running, work.sessions_waiting, work.monitors), (None, None, Vec::new()));
 }
 
 pub(crate) async fn a_queue_says_since_when_and_why_it_is_off(store: Store) {

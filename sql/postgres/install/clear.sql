@@ -19,7 +19,7 @@ BEGIN
                 AND pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq');
         v_routines := ARRAY(SELECT p.oid FROM pg_catalog.pg_proc AS p
             WHERE p.pronamespace = 'dialoq'::regnamespace
-                AND pg_catalog.obj_description(p.oid, 'pg_proc') IS DISTINCT FROM 'Dialoq');
+                AND coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Dialoq($|: )');
     END IF;
     v_relations := v_relations || ARRAY(SELECT d.objid FROM pg_catalog.pg_depend AS d
         WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'e');

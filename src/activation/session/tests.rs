@@ -91,6 +91,11 @@ impl Store for Recorder {
         Box::pin(async {})
     }
 
+    fn lock_holder(&self, _: Uuid) -> BoxFuture<'_, Result<Option<crate::store::LockHolder>>> {
+        self.called("lock_holder");
+        Box::pin(async { Ok(None) })
+    }
+
     fn clock(&self) -> &Clock {
         self.called("clock");
         self.inner.clock()

@@ -132,7 +132,8 @@ impl Activate {
         report.waiting(self.max_queue_readers.or(declared).unwrap_or(1), is_on)?;
         let readers = activate.start();
         let mut events = readers.events();
-        let mut due = tokio::time::interval(report.interval());
+        let interval = report.interval();
+        let mut due = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stopped = loop {
             tokio::select! {

@@ -7,6 +7,8 @@ use super::globals::{Globals, parse_span};
 use super::output::Output;
 use clap::Args;
 use dialoq::Broker;
+use dialoq::status::{ConversationFilter, ConversationSide};
+use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -14,18 +16,37 @@ use std::time::Duration;
 ///
 /// Reads the tables without owning them, so that it works while another process runs the broker. Of a queue it shows
 /// per level how many messages are ready in how many conversation groups, and for how long the oldest has waited; of
-/// an activated queue how many readers run, and how many may. In a terminal what wants a human is red, unless NO_COLOR is
+/// an activated queue how many readers run, how many may, and each process that runs them with the state of its queue
+/// monitor. In a terminal what wants a human is red, unless NO_COLOR is
 /// set; a narrow one leaves columns out, --json has all.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq status
+  dialoq status --conversations  with the handle of each conversation
   dialoq status --watch          again every two seconds, until ctrl-C, which is exit code 0
   dialoq status --json | jq '.queues[] | select(.name == \"orders\")'")]
 pub(super) struct Status {
     /// Show it again and again; with --json, one line each time.
     #[arg(long, value_name = "SPAN", value_parser = parse_span, num_args = 0..=1, default_missing_value = "2s")]
     watch: Option<Duration>,
+    /// Also each side of a conversation with its handle, the oldest first, at most so many [default: 100].
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    conversations: Option<u32>,
+}
+
+/// The sides of conversations.
+pub(super) struct Sides {
+    sides: Vec<ConversationSide>,
+    has_more: bool,
+}
+
+/// The status with the sides, as JSON.
+#[derive(Serialize)]
+struct WithSides<'a> {
+    #[serde(flatten)]
+    status: &'a dialoq::status::Status,
+    sides: &'a [ConversationSide],
 }
 
 /// Clears the screen and goes to its upper left corner.
@@ -62,10 +83,22 @@ impl Status {
         let broker = Broker::open_read_only(&globals.db).await?;
         loop {
             let status = broker.status().await?;
+            let sides = match self.conversations {
+                Some(most) => {
+                    let mut sides = broker.conversations(&ConversationFilter::default(), most + 1).await?;
+                    let has_more = sides.len() > most as usize;
+                    sides.truncate(most as usize);
+                    Some(Sides { sides, has_more })
+                }
+                None => None,
+            };
             if output.json {
-                output.json(&status)?;
+                match &sides {
+                    Some(Sides { sides, .. }) => output.json(&WithSides { status: &status, sides })?,
+                    None => output.json(&status)?,
+                }
             } else {
-                let text = show::tables(&status);
+                let text = show::tables(&status, sides.as_ref());
                 match self.watch.is_some() && std::io::stdout().is_terminal() {
                     true => output.bytes(format!("{CLEAR}{}", window(&text, rows())).as_bytes())?,
                     false => output.text(&text)?,

@@ -1,12 +1,15 @@
 //! The status as tables.
 
+use super::Sides;
 use crate::cli::output::{fitting, folded, is_coloured, printable, printable_name, shortened, span, table};
 use comfy_table::{Cell, Color};
-use dialoq::status::{ConversationCount, LevelStatus, OffBy, QueueOff, QueueStatus, Status};
+use dialoq::status::{
+    ConversationCount, ConversationSide, LevelStatus, MonitorStatus, OffBy, QueueOff, QueueStatus, Status,
+};
 use std::time::Duration;
 
-/// All of it, for a terminal.
-pub(super) fn tables(status: &Status) -> String {
+/// All of it, for a terminal; the sides of conversations if they were asked for.
+pub(super) fn tables(status: &Status, sides: Option<&Sides>) -> String {
     let on = |is_on| if is_on { "on" } else { "OFF" };
     // Each line fits 60 columns.
     let mut text = format!(
@@ -19,6 +22,9 @@ pub(super) fn tables(status: &Status) -> String {
     );
     text.push_str("\nConversations\n");
     text.push_str(&if status.conversations.is_empty() { "none".to_owned() } else { conversations(status) });
+    if let Some(sides) = sides {
+        text.push_str(&each(sides));
+    }
     text.push_str("\n\nTransmission queue\n");
     text.push_str(&if status.transmission_queue.is_empty() { "empty".to_owned() } else { transmission(status) });
     text
@@ -51,8 +57,27 @@ fn queues(queues: &[QueueStatus]) -> String {
     let mut text = fitting(&headings, &[4, 7, 5, 6], &rows).to_string();
     for queue in queues {
         text.push_str(&off(queue));
+        text.push_str(&processes(queue));
     }
     text
+}
+
+/// The processes that activate a queue, each with the state of its queue monitor; empty if there is none.
+fn processes(queue: &QueueStatus) -> String {
+    if queue.monitors.is_empty() {
+        return String::new();
+    }
+    let process = |monitor: &MonitorStatus| {
+        let host =
+            monitor.host_name.as_deref().map_or_else(String::new, |host| format!(" on {}", printable_name(host)));
+        let readers = match monitor.readers_running {
+            1 => "1 reader".to_owned(),
+            readers => format!("{readers} readers"),
+        };
+        format!("process {}{host} ({}, {readers})", monitor.process_id, printable_name(&monitor.state))
+    };
+    let processes: Vec<String> = queue.monitors.iter().map(process).collect();
+    folded(&format!("\n{} is activated by {}", printable_name(&queue.name), processes.join(", ")))
 }
 
 /// Since when a queue is off, and why; empty if it is on.
@@ -111,13 +136,14 @@ fn readers(queue: &QueueStatus) -> String {
     }
 }
 
+/// The procedure, or how many processes activate the queue: the lines below the table name each.
 fn activation(queue: &QueueStatus) -> String {
-    match (&queue.activation_procedure, queue.process_id) {
+    match (&queue.activation_procedure, queue.monitors.len()) {
         (Some(procedure), _) if !queue.is_activation_enabled => format!("off: {}", printable_name(procedure)),
-        (Some(procedure), None) => printable_name(procedure).into_owned(),
-        (Some(procedure), Some(process)) => format!("{} (process {process})", printable_name(procedure)),
-        (None, Some(process)) => format!("process {process}"),
-        (None, None) => String::new(),
+        (Some(procedure), _) => printable_name(procedure).into_owned(),
+        (None, 0) => String::new(),
+        (None, 1) => "1 process".to_owned(),
+        (None, processes) => format!("{processes} processes"),
     }
 }
 
@@ -130,6 +156,23 @@ fn conversations(status: &Status) -> String {
     };
     let rows: Vec<_> = status.conversations.iter().map(row).collect();
     fitting(&["service", "state", "", "#endpoints"], &[2], &rows).to_string()
+}
+
+/// Each side of a conversation, with its handle.
+fn each(Sides { sides, has_more }: &Sides) -> String {
+    if sides.is_empty() {
+        return String::new();
+    }
+    let row = |side: &ConversationSide| {
+        let state = marked(side.state.code().to_owned(), side.state.code() == "ER");
+        let handle = Cell::new(side.conversation_handle);
+        let (service, far) = (printable_name(&side.service_name), printable_name(&side.far_service));
+        vec![handle, state, Cell::new(service), Cell::new(far), Cell::new(side.priority), Cell::new(side.begun_at)]
+    };
+    let rows: Vec<_> = sides.iter().map(row).collect();
+    let shown = fitting(&["handle", "state", "service", "with", "#level", "begun"], &[5, 4, 3, 2], &rows);
+    let more = if *has_more { "\nand more; --conversations N shows more" } else { "" };
+    format!("\n{shown}{more}")
 }
 
 fn transmission(status: &Status) -> String {

@@ -26,6 +26,8 @@ pub struct Dialect {
     pub reads: Reads,
     /// The reads of `Broker::status` and `Broker::doctor`.
     pub texts: StoreTexts,
+    /// Reads the session that holds the lock of a conversation group.
+    pub lock_holder: &'static str,
 }
 
 impl Dialect {
@@ -131,6 +133,7 @@ macro_rules! dialect {
                 work_schedules: texts::read::WORK_SCHEDULES,
             },
             texts: $texts,
+            lock_holder: texts::inspect::LOCK_HOLDER,
         }
     }};
 }

@@ -24,7 +24,10 @@ pub use calls::refusal::refusal;
 
 use super::check_room::CheckRoom;
 use super::statement::commits_by_itself;
-use super::{ActivityBoard, BoxFuture, OpenOptions, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use super::{
+    ActivityBoard, BoxFuture, LockHolder, OpenOptions, ReaderSlot, SqlRows, SqlStatement, SqlValue, Store, StoreTexts,
+    StoreTx,
+};
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
 use crate::error::{Code, Error, Result};
@@ -301,6 +304,23 @@ impl Store for DatabaseStore {
             self.database.before_work().await?;
             self.database.publish_before_query().await;
             retry(Repeat::Always, || async { self.database.take().await?.query(&sql).await }).await
+        })
+    }
+
+    fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
+        let text = self.database.driver.dialect().lock_holder.to_owned();
+        let params = vec![SqlValue::Text(group.to_string())];
+        Box::pin(async move {
+            let rows = self.query(SqlStatement { text, params, expected_rows: None }).await?.rows;
+            let Some(row) = rows.first() else { return Ok(None) };
+            Ok(Some(LockHolder {
+                session_id: row.get("session_id")?,
+                process_id: row.get("process_id")?,
+                host_name: row.get("host_name")?,
+                program_name: row.get("program_name")?,
+                principal: row.get("principal")?,
+                since: row.get::<Option<i64>>("since")?.map(Timestamp),
+            }))
         })
     }
 

@@ -36,7 +36,7 @@ pub use read_only::ReadOnlyStore;
 pub use share::SharedStore;
 
 use super::url::{LARGEST_BODY_BYTES, Location};
-use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use super::{ActivityBoard, BoxFuture, LockHolder, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, Repair};
 use crate::error::{Code, Error, Result};
@@ -50,7 +50,7 @@ use engine::Engine;
 use failure::{poisoned, storage};
 use limit::{Caller, Ending, Limits};
 use moment::Moments;
-use owner::Owner;
+use owner::{Owner, Peer};
 use reserved::Reserved;
 use state::{SqlCommit, State};
 use std::cell::{Cell, RefCell};
@@ -362,6 +362,14 @@ impl Drop for Answered<'_> {
     }
 }
 
+impl SqliteStore {
+    /// Opens a transaction for a process: this one, or a guest.
+    fn begin_for(&self, peer: Peer) -> Result<Box<dyn StoreTx>> {
+        let this = self.this.upgrade().ok_or_else(Error::closed)?;
+        Ok(Box::new(tx::SqliteTx::begin(this, peer)?))
+    }
+}
+
 impl Store for SqliteStore {
     crate::store::methods_of_an_embedded_store!();
 
@@ -410,9 +418,19 @@ impl Store for SqliteStore {
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async move { self.begin_for(Peer::this()) })
+    }
+
+    fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
         Box::pin(async move {
-            let this = self.this.upgrade().ok_or_else(Error::closed)?;
-            Ok(Box::new(tx::SqliteTx::begin(this)?) as Box<dyn StoreTx>)
+            let found = self.engine.lock()?.core.holder(group);
+            Ok(found.map(|(session, opener)| LockHolder {
+                session_id: Some(session.into()),
+                process_id: opener.and_then(|opener| opener.process_id).map(i64::from),
+                principal: opener.and_then(|opener| opener.user_id).map(|user| format!("uid {user}")),
+                since: opener.map(|opener| opener.since),
+                ..LockHolder::default()
+            }))
         })
     }
 

@@ -21,6 +21,24 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// A process that uses a file, and its user; `None` where the system does not say it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) process_id: Option<u32>,
+    pub(super) user_id: Option<u32>,
+}
+
+impl Peer {
+    /// This process.
+    pub(super) fn this() -> Self {
+        #[cfg(unix)]
+        let user_id = Some(rustix::process::geteuid().as_raw());
+        #[cfg(not(unix))]
+        let user_id = None;
+        Self { process_id: Some(std::process::id()), user_id }
+    }
+}
+
 /// The identity of a file, whatever its name: device and inode, or the path where there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FileKey {

@@ -2,12 +2,12 @@
 
 use super::limit::{Caller, Limits};
 use super::open::{self, ReadConnection};
-use super::{SqliteOptions, blocking, failure, load, read, user_sql};
+use super::{SqliteOptions, blocking, failure, load, read, share, user_sql};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit};
 use crate::store::url::Location;
-use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use crate::store::{ActivityBoard, BoxFuture, LockHolder, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -103,6 +103,11 @@ impl Store for ReadOnlyStore {
 
     fn catalog(&self) -> Arc<Catalog> {
         self.catalog.clone()
+    }
+
+    fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
+        let path = self.path.clone();
+        Box::pin(blocking(move || share::lock_holder(&path, group)))
     }
 
     fn texts(&self) -> &'static StoreTexts {

@@ -4,11 +4,12 @@ use super::SqliteStore;
 use super::batch::{Sender, Slot, Slots};
 use super::engine::Engine;
 use super::limit::Caller;
+use super::owner::Peer;
 use super::read::Reader;
 use super::script::{self, Done, Form, Script, SharedScript};
 use super::state::{Rehearsal, SqlCommit, State, TxSender};
 use super::user_sql::UserWork;
-use crate::core::{ReadRow, Reply, Savepoint, Session, Step, Taken, TakenRow};
+use crate::core::{Opener, ReadRow, Reply, Savepoint, Session, Step, Taken, TakenRow};
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, SqlRows, SqlStatement, StoreTx};
@@ -28,8 +29,10 @@ pub(super) struct SqliteTx {
 }
 
 impl SqliteTx {
-    pub(super) fn begin(store: Arc<SqliteStore>) -> Result<Self> {
-        let session = store.engine.lock()?.core.begin_transaction();
+    pub(super) fn begin(store: Arc<SqliteStore>, peer: Peer) -> Result<Self> {
+        let since = store.engine.clock.now();
+        let opener = Opener { process_id: peer.process_id, user_id: peer.user_id, since };
+        let session = store.engine.lock()?.core.begin_transaction_of(opener);
         Ok(Self { store, session: Some(session), script: None, savepoints: Vec::new() })
     }
 

@@ -46,7 +46,7 @@ static DIALECT: Dialect = Dialect {
         work_schedules: "",
     },
     texts: StoreTexts {
-        status: StatusTexts { broker: "", queues: "", levels: "", conversations: "", transmission: "" },
+        status: StatusTexts { broker: "", queues: "", monitors: "", levels: "", conversations: "", transmission: "" },
         doctor: DoctorTexts {
             disabled_queues: "",
             quarantined: "",
@@ -58,6 +58,7 @@ static DIALECT: Dialect = Dialect {
         work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "", schedules: "" },
         inspect: InspectTexts { deliveries: "", errors: "", messages: "", undelivered: "", endpoints: "" },
     },
+    lock_holder: "",
 };
 
 /// A queue that exists.

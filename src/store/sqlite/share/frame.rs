@@ -9,7 +9,9 @@ use crate::id::{ConversationHandle, ConversationId, GroupId, JobId, MessageId};
 use crate::protocol::work::{Job, JobState, TakenJob};
 use crate::protocol::{ConversationState, Message, MessageValidation, Outcome, Unit, Verb};
 use crate::store::url::{Durability, LARGEST_BODY_BYTES};
-use crate::store::{ActivatedTaskRow, MonitorBoard, MonitorRow, ProcessRows, SqlRow, SqlRows, SqlStatement, SqlValue};
+use crate::store::{
+    ActivatedTaskRow, LockHolder, MonitorBoard, MonitorRow, ProcessRows, SqlRow, SqlRows, SqlStatement, SqlValue,
+};
 use crate::time::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// The version of the frames. A change of any type below, or of a verb or outcome, is a new version.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 /// The first bytes of a greeting.
 const GREETING: [u8; 8] = *b"dialoq/s";
 /// The longest frame: a unit of the largest body, with room for what stands around it.
@@ -68,6 +70,8 @@ pub(super) enum Call {
     Submit(Unit),
     SubmitOnce(Uuid, Unit),
     UnitHappened(Uuid),
+    /// The session that holds the lock of a conversation group.
+    LockHolder(Uuid),
     RunSql(Statement),
     /// A step of a transaction; the first one of a number begins it.
     InTx {
@@ -174,6 +178,30 @@ pub(super) enum Answer {
     Rows(Rows),
     /// The number of a reader's slot; `None` if all are taken.
     Slot(Option<i32>),
+    Holder(Option<Holder>),
+}
+
+/// The session that holds a lock, as the embedded store knows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Holder {
+    session_id: Option<i64>,
+    process_id: Option<i64>,
+    principal: Option<String>,
+    since: Option<Timestamp>,
+}
+
+impl From<LockHolder> for Holder {
+    fn from(holder: LockHolder) -> Self {
+        let LockHolder { session_id, process_id, principal, since, .. } = holder;
+        Self { session_id, process_id, principal, since }
+    }
+}
+
+impl From<Holder> for LockHolder {
+    fn from(holder: Holder) -> Self {
+        let Holder { session_id, process_id, principal, since } = holder;
+        Self { session_id, process_id, principal, since, ..Self::default() }
+    }
 }
 
 /// An error as it travels.

@@ -8,6 +8,7 @@
 //! [`SharedStore`] hides the change from those above the seam: the board of activity stays, so receivers go on waiting. A
 //! call that was under way fails with 60046; a call that comes during the change waits for its end.
 
+mod ask;
 mod client;
 mod connection;
 mod frame;
@@ -29,9 +30,11 @@ use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::database::link::EnlistedConnection;
 use crate::store::url::Location;
 use crate::store::{
-    ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx, no_enlisted_connections,
+    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
+    no_enlisted_connections,
 };
 use crate::time::Clock;
+pub(super) use ask::lock_holder;
 use client::outcomes;
 use frame::{Answer, Call};
 use membership::{Giver, Membership, Role, Routed, Stop};
@@ -224,6 +227,16 @@ impl Store for SharedStore {
             self.membership.options.board.names().iter().for_each(|name| remote.client.watch(name));
         }
         Box::pin(async {})
+    }
+
+    fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
+        Box::pin(async move {
+            match self.membership.route(Call::LockHolder(group)).await? {
+                Routed::Local(owned, _) => owned.store.lock_holder(group).await,
+                Routed::Remote(_, Answer::Holder(holder)) => Ok(holder.map(LockHolder::from)),
+                Routed::Remote(_, other) => Err(unexpected(&other)),
+            }
+        })
     }
 
     fn clock(&self) -> &Clock {

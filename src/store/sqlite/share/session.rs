@@ -4,7 +4,9 @@
 //! its own, so a call that waits holds up no other one. When the connection ends, its tasks are aborted. Their transactions
 //! roll back, as if they had been dropped in this process.
 
-use super::frame::{self, Answer, Call, FrameBuffer, FromOwner, QueueNews, Refusal, Request, TxStep, WireOutcome};
+use super::frame::{
+    self, Answer, Call, FrameBuffer, FromOwner, Holder, QueueNews, Refusal, Request, TxStep, WireOutcome,
+};
 use super::owned::OwnedStore;
 use super::{lock, socket};
 use crate::catalog::fold_name;
@@ -13,6 +15,7 @@ use crate::protocol::Outcome;
 use crate::protocol::work::TakenJob;
 use crate::store::handover::{HoldsMessages, note_dropped};
 use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::owner::Peer;
 use crate::store::url::Durability;
 use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts, Store, StoreTx};
 use interprocess::local_socket::tokio::Stream;
@@ -79,6 +82,7 @@ pub(super) async fn serve(
     let mut session = GuestSession {
         answers: Answers { owned: owned.clone(), send, unsent: unsent.clone() },
         connection: owned.next_connection(),
+        peer: socket::peer_of(&stream),
         owned,
         reports,
         reporters,
@@ -176,6 +180,7 @@ struct GuestSession {
     owned: Arc<OwnedStore>,
     /// Names the connection in the rows of its readers.
     connection: u64,
+    peer: Peer,
     answers: Answers,
     reports: mpsc::Sender<Vec<u8>>,
     reporters: JoinSet<()>,
@@ -220,6 +225,9 @@ impl GuestSession {
             Call::UnitHappened(unit_id) => {
                 self.run(id, async move { store.unit_happened(unit_id).await.map(Answer::Happened) });
             }
+            Call::LockHolder(group) => self.run(id, async move {
+                store.lock_holder(group).await.map(|holder| Answer::Holder(holder.map(Holder::from)))
+            }),
             Call::RunSql(sql) => self.run(id, async move { store.run_sql(sql.into()).await.map(Answer::Changed) }),
             Call::InTx { tx, step } => self.step(id, tx, step),
             Call::DropTx { tx } => {
@@ -292,7 +300,8 @@ impl GuestSession {
         }
         let open = self.transactions.entry(tx).or_insert_with(|| {
             let (steps, to_take) = mpsc::unbounded_channel();
-            let task = self.tasks.spawn(transaction(self.owned.store.clone(), to_take, self.answers.clone()));
+            let task =
+                self.tasks.spawn(transaction(self.owned.store.clone(), self.peer, to_take, self.answers.clone()));
             OpenTx { steps, task }
         });
         let is_last = step.is_last();
@@ -327,6 +336,7 @@ impl GuestSession {
             Call::Submit(_)
             | Call::SubmitOnce(..)
             | Call::UnitHappened(_)
+            | Call::LockHolder(_)
             | Call::RunSql(_)
             | Call::TakeSlot { .. } => {
                 self.answers.answer(id, Err(Error::closed()));
@@ -403,8 +413,8 @@ pub(super) fn taken_jobs(outcomes: &[Outcome]) -> Vec<TakenJob> {
 }
 
 /// One transaction of a guest, until its last step or until its sender is dropped.
-async fn transaction(store: Arc<SqliteStore>, mut steps: mpsc::UnboundedReceiver<Step>, answers: Answers) {
-    let mut tx = Some(store.begin().await);
+async fn transaction(store: Arc<SqliteStore>, peer: Peer, mut steps: mpsc::UnboundedReceiver<Step>, answers: Answers) {
+    let mut tx = Some(store.begin_for(peer));
     while let Some((id, step, room)) = steps.recv().await {
         // The guest may send steps and read no answers.
         answers.unsent.below(MOST_UNSENT).await;

@@ -2,6 +2,7 @@
 
 use super::frame::{Greeting, VERSION};
 use crate::error::{Code, Error};
+use crate::store::sqlite::owner::Peer;
 use crate::store::url::Durability;
 use interprocess::local_socket::tokio::{Listener, Stream, prelude::*};
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Name, ToFsName};
@@ -148,6 +149,16 @@ pub(super) async fn greet_client(stream: &Stream, durability: Durability) -> io:
         if theirs.version == VERSION { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidData)) }
     });
     exchanged.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The process at the other end, and its user.
+pub(super) fn peer_of(stream: &Stream) -> Peer {
+    let Ok(found) = stream.peer_creds() else { return Peer::default() };
+    #[cfg(unix)]
+    let user_id = found.euid();
+    #[cfg(not(unix))]
+    let user_id = None;
+    Peer { process_id: found.pid().and_then(|id| u32::try_from(id).ok()), user_id }
 }
 
 /// Why there is no connection to the owner.

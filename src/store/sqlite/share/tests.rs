@@ -103,6 +103,7 @@ fn calls() -> Vec<Call> {
         Call::SubmitOnce(uuid(6), verbs()),
         Call::UnitHappened(uuid(7)),
         Call::RunSql(statement().into()),
+        Call::LockHolder(uuid(7)),
         Call::TakeSlot { slot: u64::MAX, queue_id: i32::MIN, most: u16::MAX },
         Call::EnterSlot { slot: 1, queue_id: -1, number: i32::MAX },
         Call::FreeSlot { slot: 1 },
@@ -118,6 +119,7 @@ fn calls() -> Vec<Call> {
             Call::Submit(_)
             | Call::SubmitOnce(..)
             | Call::UnitHappened(_)
+            | Call::LockHolder(_)
             | Call::RunSql(_)
             | Call::InTx { .. }
             | Call::TakeSlot { .. }
@@ -195,6 +197,7 @@ fn reports() -> Vec<FromOwner> {
         Answer::Changed(u64::MAX),
         Answer::Rows(rows.into()),
         Answer::Slot(None),
+        Answer::Holder(None),
         Answer::Slot(Some(i32::MAX)),
     ];
     let mut all: Vec<FromOwner> = answers
