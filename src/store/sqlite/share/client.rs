@@ -50,8 +50,6 @@ pub(super) struct Client {
     room: Semaphore,
     definitions: Definitions,
     is_lost: AtomicBool,
-    /// Whether the owner closes.
-    is_closing: AtomicBool,
     /// Signalled when the owner closes.
     closing: Notify,
     /// Signalled when the owner closes and the last caller has its answer.
@@ -72,6 +70,8 @@ struct Definitions {
 #[derive(Default)]
 struct Waiting {
     is_lost: bool,
+    /// Whether the owner closes: it refuses what it has not read yet, and ends the connection after the last answer.
+    is_closing: bool,
     callers: HashMap<u64, oneshot::Sender<Answered>>,
 }
 
@@ -117,7 +117,6 @@ impl Client {
                 reading: tokio::sync::Mutex::default(),
             },
             is_lost: AtomicBool::new(false),
-            is_closing: AtomicBool::new(false),
             closing: Notify::new(),
             finished: Notify::new(),
         }))
@@ -211,7 +210,7 @@ impl Client {
                     self.hand_over(id, (definitions, answer.map_err(Error::from)));
                 }
                 FromOwner::Closing => {
-                    self.is_closing.store(true, Relaxed);
+                    lock(&self.waiting).is_closing = true;
                     self.closing.notify_one();
                     self.finish_if_idle();
                 }
@@ -228,7 +227,8 @@ impl Client {
 
     /// Ends the connection if the owner closes and no caller waits.
     fn finish_if_idle(&self) {
-        if self.is_closing.load(Relaxed) && lock(&self.waiting).callers.is_empty() {
+        let waiting = lock(&self.waiting);
+        if waiting.is_closing && waiting.callers.is_empty() {
             self.finished.notify_one();
         }
     }
@@ -365,7 +365,8 @@ impl Client {
         let (sender, receiver) = oneshot::channel();
         let is_alone = {
             let mut waiting = lock(&self.waiting);
-            if waiting.is_lost {
+            // A call that came between the last answer and the end of the connection would not know what became of it.
+            if waiting.is_lost || waiting.is_closing {
                 // Nothing was sent.
                 return Err(if in_tx == 0 { not_done() } else { owner_gone() });
             }

@@ -417,3 +417,56 @@ async fn a_close_waits_for_the_opening_that_is_under_way() {
     SqliteStore::open(options(folder.path())).unwrap().close().await.unwrap();
     assert!(!owner::is_named(&folder.path().join("a.db")));
 }
+
+/// A call that is made after the owner has said that it closes, while an earlier one is not answered yet.
+#[tokio::test]
+async fn a_call_after_the_owner_has_said_that_it_closes_is_not_sent() {
+    let _limit = crate::testing::limit();
+    use interprocess::local_socket::traits::tokio::Listener as _;
+    use tokio::io::AsyncWriteExt;
+    let folder = tempfile::tempdir().unwrap();
+    SqliteStore::open(options(folder.path())).unwrap().close().await.unwrap();
+    let path = folder.path().join("a.db");
+    let listening = socket::listen(&path).unwrap();
+    let (owner, stream) = tokio::join!(
+        async {
+            let owner = listening.listener.accept().await.unwrap();
+            socket::greet_client(&owner, Durability::Full).await.unwrap();
+            owner
+        },
+        socket::connect(&path, Durability::Full)
+    );
+    let mut given = options(folder.path());
+    given.create_if_missing = false;
+    let reader = crate::store::sqlite::read_only::ReadOnlyStore::open(given.clone()).unwrap();
+    let client = client::Client::new(stream.unwrap(), given.board.clone(), reader, Arc::default()).unwrap();
+    let running = tokio::spawn({
+        let client = client.clone();
+        async move { client.run().await }
+    });
+    let earlier = tokio::spawn({
+        let client = client.clone();
+        async move { client.call(&Call::Submit(Vec::new())).await.map(drop) }
+    });
+    let mut sent = FrameBuffer::default();
+    until_request(&owner, &mut sent).await;
+    let mut closing = Vec::new();
+    frame::encode(&FromOwner::Closing, &mut closing).unwrap();
+    (&mut &owner).write_all(&closing).await.unwrap();
+    client.owner_closes().await;
+    let call = Call::Submit(Vec::new());
+    let later = tokio::time::timeout(Duration::from_secs(30), client.call(&call)).await;
+    let later = later.expect("it is refused by itself");
+    assert_eq!(later.unwrap_err().code(), Code::STORE_CLOSED, "the next owner is asked");
+    drop(owner);
+    assert_eq!(earlier.await.unwrap().unwrap_err().code(), Code::OWNER_GONE, "nobody knows what became of it");
+    running.await.unwrap();
+}
+
+/// Reads until a whole request has arrived.
+async fn until_request(stream: &interprocess::local_socket::tokio::Stream, buffer: &mut FrameBuffer) {
+    use tokio::io::AsyncReadExt;
+    while buffer.next::<Request>().unwrap().is_none_or(|request| !matches!(request.call, Call::Submit(_))) {
+        assert_ne!((&mut &*stream).read_buf(buffer.room()).await.unwrap(), 0, "the guest is there");
+    }
+}
