@@ -31,7 +31,7 @@ pub use crate::store::{ActivatedTaskRow, MonitorRow};
 use crate::store::BoxFuture;
 use driver::{Command, Driver, Source};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -173,6 +173,8 @@ impl Activate {
 pub struct Readers {
     commands: mpsc::UnboundedSender<Command>,
     events: broadcast::Sender<ReaderEvent>,
+    /// For the first listener: a reader may start before it listens.
+    first: Mutex<Option<broadcast::Receiver<ReaderEvent>>>,
     driver: JoinHandle<()>,
 }
 
@@ -182,9 +184,9 @@ const EVENTS_KEPT: usize = 1024;
 impl Readers {
     fn start(broker: &Broker, queue: Arc<str>, source: Source, ramp: Ramp) -> Self {
         let (commands, asked) = mpsc::unbounded_channel();
-        let (events, _) = broadcast::channel(EVENTS_KEPT);
+        let (events, first) = broadcast::channel(EVENTS_KEPT);
         let driver = Driver::new(broker.shared_store().clone(), queue, source, ramp, asked, events.clone());
-        Self { commands, events, driver: tokio::spawn(driver.run()) }
+        Self { commands, events, first: Mutex::new(Some(first)), driver: tokio::spawn(driver.run()) }
     }
 
     /// Readers of a work queue, as many as there are jobs for, and at most so many of this worker.
@@ -226,9 +228,11 @@ impl Readers {
         answered.await.unwrap_or_default()
     }
 
-    /// Subscribes to the start and end of every reader, and to the queue being turned off and on, from now on.
+    /// Subscribes to the start and end of every reader, and to the queue being turned off and on: the first listener from the
+    /// start of the readers on, others from now on.
     pub fn events(&self) -> ReaderEvents {
-        ReaderEvents { receiver: self.events.subscribe() }
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ReaderEvents { receiver: first.unwrap_or_else(|| self.events.subscribe()) }
     }
 
     /// Launches no more, lets the readers finish their current messages, and waits until the last has left.

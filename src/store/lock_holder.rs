@@ -15,7 +15,7 @@ pub struct LockHolder {
     pub process_id: Option<i64>,
     /// The host it has connected from; `None` for the server's own.
     pub host_name: Option<String>,
-    /// The name of the program, as it has told the server: `application_name`.
+    /// The name of the program, as it calls itself at the server: `application_name`.
     pub program_name: Option<String>,
     /// The login; in SQLite the user id.
     pub principal: Option<String>,

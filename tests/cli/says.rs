@@ -149,7 +149,7 @@ fn a_terminal_gets_colours_and_lines_that_fit() {
     assert!(shown.contains("\u{1b}[") && shown.contains("OFF"), "what wants a human is coloured: {shown:?}");
     for columns in [80, 60] {
         let plain = in_terminal(&shop, columns, Some("1"), "status --conversations").unwrap();
-        assert!(!plain.contains('\u{1b}'), "NO_COLOR is heard: {plain:?}");
+        assert!(!plain.contains('\u{1b}'), "NO_COLOR is obeyed: {plain:?}");
         let widest = plain.lines().map(|line| line.chars().count()).max().unwrap_or(0);
         assert!(widest <= columns.into(), "{columns}: {plain}");
         for word in ["checkout", "messages", "//shop/OrderService", "narrow", "CONVERSING"] {

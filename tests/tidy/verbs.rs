@@ -151,7 +151,9 @@ fn both_databases_let_the_same_roles_call_a_routine() {
     for role in ["dialoq_user", "dialoq_admin"] {
         let mut postgres = called_by("postgres", role);
         // Batches of jobs (Dialect::has_job_batches) and later notes (Dialect::notes_later) are for PostgreSQL alone.
-        postgres.retain(|name| !name.ends_with("_job_batch") && name != "commit_receives");
+        // SQL Server has no type for JSON that every version knows.
+        let only_there = ["commit_receives", "send_json"];
+        postgres.retain(|name| !name.ends_with("_job_batch") && !only_there.contains(&name.as_str()));
         assert_eq!(postgres, called_by("mssql", role), "{role}");
     }
     let verbs: BTreeSet<String> = routines().map(|verb| verb.name.to_owned()).collect();
