@@ -21,9 +21,10 @@ BEGIN
         IF @unit BETWEEN 55296 AND 56319 AND @place < DATALENGTH(@bytes)
         BEGIN
             SET @low = CAST(SUBSTRING(@bytes, @place, 1) AS int) + 256 * CAST(SUBSTRING(@bytes, @place + 1, 1) AS int);
-            SET @unit = 65536 + (@unit - 55296) * 1024 + @low - 56320;
+            SET @unit = CASE WHEN @low BETWEEN 56320 AND 57343 THEN 65536 + (@unit - 55296) * 1024 + @low - 56320 ELSE 65533 END;
             SET @place = @place + 2;
         END
+        IF @unit = 0 OR @unit BETWEEN 55296 AND 57343 SET @unit = 65533;
         SET @text = CONCAT(@text, NCHAR(@unit));
     END
     RETURN @text;
