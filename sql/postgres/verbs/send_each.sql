@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION dialoq.send_each(
     p_catalog_version bigint DEFAULT NULL)
 RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
 DECLARE
     v_count integer := coalesce(cardinality(p_conversation_handles), 0);
     v_keeps_locks boolean := coalesce(current_setting('dialoq.session_locks', true) = '1', false);
@@ -24,6 +24,11 @@ DECLARE
     v_ids uuid[] := coalesce(p_message_ids, array_fill(NULL::uuid, ARRAY[v_count]));
     v_bytes bigint;
     v_is_checked boolean := false;
+    v_now timestamptz;
+    v_is_enabled boolean;
+    -- How many endpoints the short way has counted on, of how many.
+    v_counted bigint;
+    v_conversations bigint;
     v_row record;
     v_notices text;
 BEGIN
@@ -48,12 +53,14 @@ BEGIN
         END IF;
     END IF;
     PERFORM dialoq.check_isolation();
+    -- Before any read: tick finds by the transaction's number whether its own reads are complete.
+    PERFORM pg_current_xact_id();
     -- One by one and in order, so that two calls cannot wait for each other.
     FOR v_row IN
         SELECT g.group_id, dialoq.group_key(g.group_id) AS key
         FROM (
             SELECT DISTINCT e.group_id
-            FROM unnest(p_conversation_handles) AS h (handle)
+            FROM (SELECT DISTINCT u.handle FROM unnest(p_conversation_handles) AS u (handle)) AS h
             CROSS JOIN LATERAL (
                 SELECT c.conversation_group_id AS group_id FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_handle = h.handle AND NOT c.is_system
@@ -78,6 +85,129 @@ BEGIN
         RETURN QUERY SELECT dialoq.publish_notices(dialoq.send_in_order(
             p_conversation_handles, v_types, v_bodies, v_traces, v_faults, v_ids, p_catalog_version));
         RETURN;
+    END IF;
+    -- Most lists are of one service and one contract, to one queue, and no message of them has to wait. Such a list takes one
+    -- statement, which reads each conversation once. It sends all messages or none. Its conditions are those of send_batch.
+    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled INTO v_now, v_is_enabled FROM dialoq.broker AS b;
+    IF v_is_enabled THEN
+        PERFORM dialoq.check_catalog_version(p_catalog_version);
+        WITH conversation AS MATERIALIZED (
+            SELECT h.handle, h.messages, e.*, p.*
+            FROM (
+                SELECT u.handle, count(*) AS messages FROM unnest(p_conversation_handles) AS u (handle) GROUP BY u.handle
+            ) AS h
+            CROSS JOIN LATERAL (
+                SELECT c.ctid AS row, c.conversation_id, c.is_initiator, c.send_sequence AS sequence,
+                    c.service_id AS own_service_id, c.service_contract_id
+                FROM dialoq.conversation_endpoint AS c
+                WHERE c.conversation_handle = h.handle AND NOT c.is_system AND c.state = 'CO'
+                    AND (c.due_at IS NULL OR c.due_at > v_now)
+                    AND (NOT EXISTS (SELECT FROM dialoq.transmission)
+                        OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0))
+                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                        SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
+                OFFSET 0
+            ) AS e
+            CROSS JOIN LATERAL (
+                SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id, c.service_id,
+                    (10 - c.priority)::smallint AS rank_from_top
+                FROM dialoq.conversation_endpoint AS c
+                WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
+                    AND NOT c.is_system
+                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                        SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
+                OFFSET 0
+            ) AS p
+        ), common AS MATERIALIZED (
+            SELECT t.service_contract_id, t.are_initiators, t.conversations, q.queue_id
+            FROM (
+                SELECT sum(c.messages) AS plain, count(*) AS conversations,
+                    min(c.own_service_id) AS own_service_id, max(c.own_service_id) AS other_own_service_id,
+                    min(c.service_contract_id) AS service_contract_id, max(c.service_contract_id) AS other_contract_id,
+                    bool_and(c.is_initiator) AS are_initiators, bool_or(c.is_initiator) AS is_an_initiator,
+                    min(c.service_id) AS service_id, max(c.service_id) AS other_service_id
+                FROM conversation AS c
+            ) AS t
+            CROSS JOIN LATERAL (
+                SELECT FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                WHERE s.service_id = t.own_service_id AND NOT q.is_retention_enabled
+                OFFSET 0
+            ) AS o
+            CROSS JOIN LATERAL (
+                SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                WHERE s.service_id = t.service_id AND q.is_enqueue_enabled
+                OFFSET 0
+            ) AS q
+            WHERE t.plain = v_count AND t.own_service_id = t.other_own_service_id
+                AND t.service_contract_id = t.other_contract_id AND t.are_initiators = t.is_an_initiator
+                AND t.service_id = t.other_service_id
+        ), type AS MATERIALIZED (
+            SELECT n.name, y.message_type_id
+            FROM common AS w
+            CROSS JOIN (SELECT DISTINCT coalesce(u.name, 'DEFAULT') AS name FROM unnest(v_types) AS u (name)) AS n
+            LEFT JOIN LATERAL (
+                SELECT y.message_type_id
+                FROM dialoq.message_type AS y
+                JOIN dialoq.service_contract_message_usage AS u
+                    ON u.service_contract_id = w.service_contract_id AND u.message_type = y.name
+                WHERE y.name = n.name AND NOT y.is_dropped
+                    AND CASE WHEN w.are_initiators THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
+                OFFSET 0
+            ) AS y ON true
+        ), whole AS MATERIALIZED (
+            SELECT w.queue_id, w.conversations FROM common AS w WHERE NOT EXISTS (SELECT FROM type AS t WHERE t.message_type_id IS NULL)
+        ), item AS MATERIALIZED (
+            -- The numbers are given in the order of the places.
+            SELECT i.*, nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
+            FROM (
+                SELECT u.place, u.handle, c.peer_id, t.message_type_id,
+                    c.sequence + row_number() OVER (PARTITION BY u.handle ORDER BY u.place) - 1 AS sequence
+                FROM whole AS w
+                CROSS JOIN unnest(p_conversation_handles, v_types) WITH ORDINALITY AS u (handle, type_name, place)
+                JOIN conversation AS c ON c.handle = u.handle
+                JOIN type AS t ON t.name = coalesce(u.type_name, 'DEFAULT')
+                ORDER BY u.place
+            ) AS i
+        ), sent AS (
+            INSERT INTO dialoq.queue_message (
+                queuing_order, endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
+            OVERRIDING SYSTEM VALUE
+            SELECT i.queuing_order, i.peer_id, 0, i.sequence, i.message_type_id, coalesce(v_ids[i.place], gen_random_uuid()), v_now,
+                CASE WHEN length(v_bodies[i.place]) > 0 THEN v_bodies[i.place] END, v_traces[i.place]
+            FROM item AS i
+        ), counted AS (
+            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = c.sequence + c.messages
+            FROM whole AS w CROSS JOIN conversation AS c
+            WHERE e.ctid = c.row
+            RETURNING true
+        ), ready AS (
+            -- As add_ready, for all of them.
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+            SELECT w.queue_id, c.rank_from_top, least(i.oldest, (
+                    SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = c.group_id)), c.group_id
+            FROM whole AS w
+            CROSS JOIN (SELECT i.handle, min(i.queuing_order) AS oldest FROM item AS i GROUP BY i.handle) AS i
+            JOIN conversation AS c ON c.handle = i.handle
+            LEFT JOIN LATERAL (
+                SELECT true AS is_kept FROM dialoq.ready_group AS r
+                WHERE r.conversation_group_id = c.group_id AND r.queue_id + 0 = w.queue_id
+                    AND r.rank_from_top + 0 = c.rank_from_top AND r.oldest + 0 <= i.oldest
+                LIMIT 1
+                FOR KEY SHARE SKIP LOCKED
+            ) AS k ON true
+            WHERE k.is_kept IS NULL
+        )
+        SELECT 'q:' || w.queue_id, w.conversations, (SELECT count(*) FROM counted) INTO v_notices, v_conversations, v_counted
+        FROM whole AS w;
+        IF FOUND THEN
+            IF v_counted < v_conversations THEN
+                RAISE EXCEPTION 'a conversation of this list was written at the same moment; run the transaction again'
+                    USING ERRCODE = 'serialization_failure';
+            END IF;
+            RETURN QUERY SELECT dialoq.publish_notices(v_notices);
+            RETURN;
+        END IF;
+        v_notices := NULL;
     END IF;
     FOR v_row IN
         SELECT b.item, b.error_number, b.error_message, b.notices

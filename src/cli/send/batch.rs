@@ -6,13 +6,13 @@ use super::{Send, print_line, refused};
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::Output;
-use dialoq::act::Dialog;
+use dialoq::act::{Dialog, Outgoing};
 use dialoq::internals::ErrorConstructors;
 use dialoq::internals::jsonl::SendLine;
 use dialoq::status::{Delivery, SentOn};
 use dialoq::{Act, Broker, Code, ConversationHandle, Error, Result, Tx};
 use indicatif::ProgressBar;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The most messages of one commit.
 const BATCH_MESSAGES: usize = 1_000;
@@ -120,7 +120,23 @@ impl<'a> Sender<'a> {
         let mut stopped_by = None;
         let before = self.dialog;
         let (first, last) = (batch[0].place, batch[batch.len() - 1].place);
-        for Item { place, line } in batch {
+        let mut items = VecDeque::from(batch);
+        // So many of the next go one by one, because their list was refused: so each refusal names its line.
+        let mut alone = 0;
+        while !items.is_empty() {
+            if alone == 0 {
+                let list = self.list(&items);
+                let sends = list.len() > 1 && tx.send_each(self.outgoing(&list)).await.is_ok();
+                let handles: Vec<_> = list.into_iter().map(|(handle, _)| handle).collect();
+                if sends {
+                    items.drain(..handles.len());
+                    done.extend(handles.into_iter().map(|handle| Done { handle, dialog: None, is_ended: false }));
+                    continue;
+                }
+                alone = handles.len().max(1);
+            }
+            alone -= 1;
+            let Some(Item { place, line }) = items.pop_front() else { break };
             let sent = match line {
                 Ok(line) => self.send_one(&tx, line).await,
                 Err(error) => Err(error),
@@ -169,6 +185,24 @@ impl<'a> Sender<'a> {
                 Err(Error::new(error.code(), message).into())
             }
         }
+    }
+
+    /// The longest beginning of messages that only have to be sent: on conversations that are known, and not ended after it.
+    fn list<'l>(&self, items: &'l VecDeque<Item>) -> Vec<(ConversationHandle, &'l SendLine)> {
+        let known = self.dialog.filter(|_| !self.options.dialog_per_message).map(|dialog| dialog.handle);
+        let listed = items.iter().map_while(|item| {
+            let line = item.line.as_ref().ok().filter(|line| !line.end)?;
+            line.conversation.or(self.options.conversation).or(known).map(|handle| (handle, line))
+        });
+        listed.collect()
+    }
+
+    fn outgoing(&self, list: &[(ConversationHandle, &SendLine)]) -> Vec<Outgoing> {
+        let outgoing = |(handle, line): &(ConversationHandle, &SendLine)| {
+            let message_type = self.options.type_of(line.message_type.as_deref());
+            Outgoing::new(*handle, message_type, line.body.as_deref().unwrap_or_default())
+        };
+        list.iter().map(outgoing).collect()
     }
 
     async fn commit(&self, tx: Tx, done: &[Done], ends_all: bool) -> Result<()> {
