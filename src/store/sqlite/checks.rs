@@ -209,8 +209,10 @@ impl Checking {
     }
 }
 
-/// The bodies that a verb sends, with the names of their types.
-fn bodies(verb: &Verb) -> Vec<(&Option<Arc<str>>, &Arc<Vec<u8>>)> {
+/// A body that is sent, with the name of its type if the verb gives one.
+type Sent<'a> = (&'a Option<Arc<str>>, &'a Arc<Vec<u8>>);
+
+fn bodies(verb: &Verb) -> Vec<Sent<'_>> {
     match verb {
         Verb::Send { message_type, body: Some(body), .. } => vec![(message_type, body)],
         Verb::SendEach(messages) => messages
