@@ -7,7 +7,7 @@ pub use crate::tx::Sql;
 
 use crate::define::Level;
 use crate::error::{Code, Error, Result};
-use crate::id::{ConversationHandle, ConversationId, GroupId, JobId};
+use crate::id::{ConversationHandle, ConversationId, DeadLetterId, GroupId, JobId};
 use crate::message::bytes_body;
 use crate::protocol::work::{AfterFailure, JobState, TakenJob, WorkVerb};
 use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, OutgoingMessage, Relation, Verb};
@@ -379,6 +379,29 @@ pub trait Act: Perform {
         Self: Sized,
     {
         Answer::to(self, Verb::Work(WorkVerb::Redrive { job, seen: None }), done)
+    }
+
+    /// Puts a dead letter back into its queue, at its old place in its conversation: it is received before the messages that
+    /// came after it and still wait. Ours.
+    ///
+    /// # Errors
+    /// 60048 no such dead letter, 60049 another transaction redrives or purges it, 60050 its conversation has ended.
+    fn redrive_dead_letter(&self, letter: DeadLetterId) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::RedriveDeadLetter { letter }, done)
+    }
+
+    /// Removes a dead letter for good. Ours.
+    ///
+    /// # Errors
+    /// 60048 no such dead letter, 60049 another transaction redrives or purges it.
+    fn purge_dead_letter(&self, letter: DeadLetterId) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::PurgeDeadLetter { letter }, done)
     }
 
     /// Puts a group that poison handling quarantined back into its queue. Ours.

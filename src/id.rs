@@ -88,6 +88,31 @@ impl FromStr for JobId {
     }
 }
 
+/// Names a dead letter: its place in the order of arrival, as a message and as a dead letter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeadLetterId(pub u64);
+
+impl fmt::Display for DeadLetterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for DeadLetterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeadLetterId({})", self.0)
+    }
+}
+
+impl FromStr for DeadLetterId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
 /// Where new ids come from: random in production, counted when a run must be repeatable.
 #[derive(Debug, Clone)]
 pub enum IdSource {

@@ -148,7 +148,7 @@ pub use act::Act;
 pub use broker::Broker;
 pub use define::Level;
 pub use error::{Code, Error, ErrorKind, Position, Result};
-pub use id::{ConversationHandle, ConversationId, GroupId, IdSource, JobId, MessageId};
+pub use id::{ConversationHandle, ConversationId, DeadLetterId, GroupId, IdSource, JobId, MessageId};
 pub use message::{Batch, BrokerError, MessageType};
 pub use protocol::Message;
 pub use store::{AccessToken, FromSqlValue, Gathering, IntoSqlParams, OpenOptions, SqlRow, SqlRows, SqlValue};

@@ -6,7 +6,7 @@ DECLARE @strangers nvarchar(max), @text nvarchar(2048);
 SELECT @strangers = STRING_AGG(CAST(QUOTENAME(o.name) AS nvarchar(max)), N', ')
 FROM sys.objects AS o
 WHERE o.schema_id = SCHEMA_ID(N'dialoq') AND o.type = 'U' AND o.name NOT IN (
-    N'activated_task', N'broker', N'conversation_endpoint', N'conversation_priority', N'done_unit', N'dropped_work_queue',
+    N'activated_task', N'broker', N'conversation_endpoint', N'conversation_priority', N'dead_letter', N'done_unit', N'dropped_work_queue',
     N'event_notification', N'installed', N'job', N'job_history', N'job_history_cut', N'message_type', N'queue_message',
     N'queue_monitor', N'queue_rollback', N'ready_group', N'receive_attempt', N'recheck_queue', N'retained_message', N'service',
     N'service_contract', N'service_contract_message_usage', N'service_contract_usage', N'service_queue', N'tick_failure',

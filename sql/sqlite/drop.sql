@@ -1,4 +1,5 @@
 -- Removes everything of Dialoq from a database and leaves the user's own tables.
+DROP VIEW IF EXISTS dead_letters;
 DROP VIEW IF EXISTS queue_messages;
 DROP VIEW IF EXISTS sys_dm_broker_activated_tasks;
 DROP VIEW IF EXISTS sys_dm_broker_queue_monitors;
@@ -25,6 +26,7 @@ DROP TABLE IF EXISTS dialoq_work_queue;
 DROP TABLE IF EXISTS dialoq_activated_task;
 DROP TABLE IF EXISTS dialoq_queue_monitor;
 DROP TABLE IF EXISTS dialoq_transmission;
+DROP TABLE IF EXISTS dialoq_dead_letter;
 DROP TABLE IF EXISTS dialoq_retained_message;
 DROP TABLE IF EXISTS dialoq_queue_message;
 DROP TABLE IF EXISTS dialoq_receive_sequence;

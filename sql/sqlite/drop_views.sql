@@ -1,4 +1,5 @@
 -- Removes the views, which are written anew whenever their text has changed.
+DROP VIEW IF EXISTS dead_letters;
 DROP VIEW IF EXISTS queue_messages;
 DROP VIEW IF EXISTS sys_dm_broker_activated_tasks;
 DROP VIEW IF EXISTS sys_dm_broker_queue_monitors;

@@ -7,6 +7,7 @@ mod activate;
 mod apply;
 mod bench;
 mod confirm;
+mod dead;
 mod doctor;
 mod dump;
 mod end;
@@ -69,7 +70,7 @@ Exit codes:
   0    done
   1    refused or failed; standard error says why
   2    the command line was not understood
-  3    receive, peek, purge and others: there is none (in time); doctor: there is a finding
+  3    receive, peek, purge, dead and others: there is none (in time); doctor: there is a finding
   4    send: committed, but the broker has refused messages; the output says which and why
   5    send: committed, but messages wait for what looks like a mistake, such as a service that does not exist
   6    a change of many was previewed and not confirmed
@@ -100,6 +101,7 @@ enum Command {
     Timer(timer::Timer),
     Move(move_to::Move),
     Purge(purge::Purge),
+    Dead(dead::Dead),
     Work(work::Work),
     Install(install::Install),
     Uninstall(install::Uninstall),
@@ -215,6 +217,7 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Command::Timer(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Move(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Purge(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Dead(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Install(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Uninstall(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Lab(command) => command.run(globals, output, &interrupt).await,

@@ -1,5 +1,6 @@
 //! `dialoq show`
 
+use super::dead::listed;
 use super::failure::Failure;
 use super::globals::Globals;
 use super::output::{Output, printable, shortened, table};
@@ -81,6 +82,9 @@ fn side_text(details: &ConversationSideDetails) -> String {
     }
     if !details.messages.is_empty() {
         text.push_str(&format!("\nmessages to receive\n{}", messages_table(&details.messages, Form::Text)));
+    }
+    if !details.dead_letters.is_empty() {
+        text.push_str(&format!("\ndead letters\n{}", listed(&details.dead_letters)));
     }
     if !details.undelivered.is_empty() {
         text.push_str(&format!("\nnot delivered yet\n{}", undelivered_table(&details.undelivered)));

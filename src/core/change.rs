@@ -71,6 +71,18 @@ pub enum Change {
         /// Its row.
         queuing_order: u64,
     },
+    /// Moves a message out of its queue, into the dead letters.
+    BuryMessage(Box<DeadLetterRow>),
+    /// Moves a dead letter back into its queue.
+    RedriveMessage {
+        /// Its row.
+        queuing_order: u64,
+    },
+    /// Removes a dead letter.
+    DeleteDeadLetter {
+        /// Its row.
+        queuing_order: u64,
+    },
     /// Keeps a received message for its conversation's life, with status 0 (RETENTION).
     RetainMessage {
         /// Its row.
@@ -191,6 +203,42 @@ pub struct MessageRow {
     pub body: Body,
     /// Trace context.
     pub trace: Option<Arc<str>>,
+}
+
+/// What a row of `dead_letter` has besides its message. Names and ids are those of the moment of its death: the objects may be
+/// gone when someone reads it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeadLetterRow {
+    /// The message's row.
+    pub queuing_order: u64,
+    /// The endpoint it arrived at.
+    pub endpoint_id: u64,
+    /// The class of the message.
+    pub delivery_class: DeliveryClass,
+    /// Its number in the conversation; 0 for a system message.
+    pub sequence: u64,
+    /// The queue it was in.
+    pub queue: Arc<str>,
+    /// The service that received it.
+    pub service: Arc<str>,
+    /// The service that sent it.
+    pub far_service: Arc<str>,
+    /// The contract.
+    pub contract: Arc<str>,
+    /// The side that received it.
+    pub handle: ConversationHandle,
+    /// The conversation.
+    pub conversation_id: ConversationId,
+    /// The group on this side.
+    pub group: GroupId,
+    /// 1 to 10.
+    pub priority: u8,
+    /// How often it was received.
+    pub attempts: u16,
+    /// When it died.
+    pub died_at: Timestamp,
+    /// Why the last attempt failed, if its caller said so.
+    pub reason: Option<Arc<str>>,
 }
 
 /// A row of `transmission`.

@@ -9,6 +9,7 @@ use crate::catalog::body::Verdict;
 use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
 use crate::protocol::{Body, ConversationState, system};
 use crate::time::Timestamp;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -57,7 +58,7 @@ pub(super) struct Endpoint {
 /// Fields that few endpoints need.
 #[derive(Debug, Default, Clone)]
 pub(super) struct RareFields {
-    /// Error and DialogTimer rows that wait, in the order in which they are received.
+    /// Rows that RECEIVE gives before those in sequence, in its order: timers, Errors, and redriven messages.
     pub(super) system_rows: Vec<SystemRow>,
     /// The endpoint's rows in the transmission queue, in order.
     pub(super) outbox: VecDeque<Outgoing>,
@@ -75,6 +76,8 @@ pub(super) struct RareFields {
 pub(super) struct SystemRow {
     pub(super) delivery_class: DeliveryClass,
     pub(super) queuing_order: u64,
+    /// Its number in the conversation, if it is a redriven message; else 0.
+    pub(super) sequence: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -118,16 +121,22 @@ impl Endpoint {
         self.rare_fields.get_or_insert_default()
     }
 
-    /// Adds an Error or DialogTimer row where RECEIVE will find it: timers first, then errors.
+    /// Adds a row that RECEIVE gives before those in sequence: timers first, then Errors, then redriven messages; of each the
+    /// oldest first.
     pub(super) fn add_system_row(&mut self, row: SystemRow) {
         let rows = &mut self.rare_fields_mut().system_rows;
-        let place = match row.delivery_class {
-            DeliveryClass::Timer => {
-                rows.iter().take_while(|other| other.delivery_class == DeliveryClass::Timer).count()
-            }
-            DeliveryClass::Error | DeliveryClass::Sequenced => rows.len(),
-        };
+        let key = |row: &SystemRow| (Reverse(row.delivery_class as u8), row.queuing_order);
+        let place = rows.partition_point(|other| key(other) < key(&row));
         rows.insert(place, row);
+    }
+
+    /// Gives each row in sequence its own number: what follows does not follow them in sequence.
+    pub(super) fn separate_rows(&mut self) {
+        let mut sequence = self.receive_sequence.saturating_sub(u64::from(self.rows.len()));
+        while let Some(queuing_order) = self.rows.pop() {
+            self.add_system_row(SystemRow { delivery_class: DeliveryClass::Sequenced, queuing_order, sequence });
+            sequence += 1;
+        }
     }
 
     /// Every row that waits in the queue.
@@ -210,7 +219,7 @@ impl Core {
         let order = self.take_queuing_order();
         let message_id = MessageId(self.ids.next_id());
         let endpoint = &mut self.endpoints[place];
-        endpoint.add_system_row(SystemRow { delivery_class, queuing_order: order });
+        endpoint.add_system_row(SystemRow { delivery_class, queuing_order: order, sequence: 0 });
         effects.changes.push(Change::InsertMessage(Box::new(MessageRow {
             queuing_order: order,
             endpoint_id: endpoint.endpoint_id,

@@ -88,6 +88,8 @@ impl Core {
             Verb::PostQueueActivation { queue } => self.post_queue_activation(session, &queue)?,
             Verb::ReleaseQuarantine { group } => self.release_quarantine(session, group)?,
             Verb::SendEach(messages) => self.send_each(session, messages)?,
+            Verb::RedriveDeadLetter { letter } => self.redrive_dead_letter(session, letter)?,
+            Verb::PurgeDeadLetter { letter } => self.purge_dead_letter(session, letter)?,
             Verb::Work(verb) => return self.execute_work(session, verb, now).map(Step::Done),
         };
         Ok(match done {
@@ -184,6 +186,7 @@ impl Core {
                     let queue_id = self.queue_of(endpoint);
                     self.queue_state(queue_id).unread += u64::from(rows) + system.len() as u64;
                 }
+                Op::Redrive { letter } | Op::Purge { letter } => self.free_dead_letter(letter),
                 Op::Work(op) => self.undo_work(op, undone),
                 Op::Unit { unit_id } => self.undo_unit(unit_id),
                 _ => {}
@@ -207,6 +210,8 @@ impl Core {
             Op::Move { endpoint, group } => self.apply_move(endpoint, group),
             Op::Reprioritise { endpoint, level } => self.apply_reprioritise(endpoint, level),
             Op::Release { group } => self.apply_release(group, effects),
+            Op::Redrive { letter } => self.apply_redrive_dead_letter(letter, effects),
+            Op::Purge { letter } => self.apply_purge_dead_letter(letter, effects),
             Op::Post { queue_id } => self.post_event(queue_id, QueueEvent::QueueActivation, now, effects),
             Op::Work(op) => self.apply_work(op, now),
             Op::Unit { unit_id } => self.apply_unit(unit_id, now, effects),

@@ -1,6 +1,6 @@
 //! The core with its rows in memory: the model for comparing stores, and the base of the core's tests.
 
-use super::change::{Change, EndpointRow, MessageRow, TransmissionRow};
+use super::change::{Change, DeadLetterRow, EndpointRow, MessageRow, TransmissionRow};
 use super::effects::{Effects, ReadRow, Reply, Step, Taken};
 use super::restore::Restore;
 use super::session::{Savepoint, Session};
@@ -25,6 +25,7 @@ pub struct Memory {
     messages: BTreeMap<u64, MessageRow>,
     retained: BTreeMap<u64, (u8, MessageRow)>,
     transmissions: BTreeMap<u64, TransmissionRow>,
+    dead_letters: BTreeMap<u64, (DeadLetterRow, MessageRow)>,
     units: BTreeMap<Uuid, Timestamp>,
     jobs: JobRows,
 }
@@ -34,8 +35,8 @@ impl Memory {
     pub fn new(limits: Limits) -> Self {
         let core = Core::new(IdSource::Counted(0), limits.clone());
         let (endpoints, received, messages) = Default::default();
-        let (retained, transmissions, units, jobs) = Default::default();
-        Self { core, limits, endpoints, received, messages, retained, transmissions, units, jobs }
+        let (retained, transmissions, dead_letters, units, jobs) = Default::default();
+        Self { core, limits, endpoints, received, messages, retained, transmissions, dead_letters, units, jobs }
     }
 
     /// Executes a unit, wholly or not at all. `Ok(None)`: an open session holds a group that it needs.
@@ -144,6 +145,9 @@ impl Memory {
             let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);
             restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
         }
+        for (order, (row, _)) in &self.dead_letters {
+            restore.dead_letter(*order, row.endpoint_id, row.handle, row.delivery_class, row.sequence);
+        }
         for (unit_id, done_at) in &self.units {
             restore.unit(*unit_id, *done_at);
         }
@@ -171,6 +175,11 @@ impl Memory {
     /// The rows that are kept by RETENTION, with their status.
     pub fn retained(&self) -> impl Iterator<Item = &(u8, MessageRow)> {
         self.retained.values()
+    }
+
+    /// The dead letters with their messages, the oldest message first.
+    pub fn dead_letters(&self) -> impl Iterator<Item = &(DeadLetterRow, MessageRow)> {
+        self.dead_letters.values()
     }
 
     /// The rows of the transmission queue.
@@ -248,6 +257,17 @@ impl Memory {
             }
             Change::DeleteMessage { queuing_order } => {
                 self.messages.remove(&queuing_order).expect("a message is removed once");
+            }
+            Change::BuryMessage(row) => {
+                let message = self.messages.remove(&row.queuing_order).expect("a message dies once");
+                self.dead_letters.insert(row.queuing_order, (*row, message));
+            }
+            Change::RedriveMessage { queuing_order } => {
+                let (_, message) = self.dead_letters.remove(&queuing_order).expect("a dead letter is redriven once");
+                self.messages.insert(queuing_order, message);
+            }
+            Change::DeleteDeadLetter { queuing_order } => {
+                self.dead_letters.remove(&queuing_order).expect("a dead letter is purged once");
             }
             Change::RetainMessage { queuing_order } => {
                 let row = self.messages.remove(&queuing_order).expect("a message is received once");

@@ -8,6 +8,7 @@ mod begin_dialog_conversation;
 mod change;
 mod check;
 mod claim_unit;
+mod dead_letter;
 mod define;
 mod definition_effects;
 mod delivery;
@@ -41,7 +42,7 @@ mod tick;
 mod timer;
 mod work;
 
-pub use change::{Change, DeliveryClass, EndpointRow, MessageRow, TransmissionRow};
+pub use change::{Change, DeadLetterRow, DeliveryClass, EndpointRow, MessageRow, TransmissionRow};
 pub use effects::{Arrival, Depth, Effects, ReadRow, Redelivery, Reply, Step, Taken};
 pub use group_lock::GroupKey;
 pub use memory::Memory;

@@ -66,6 +66,7 @@ impl Core {
             AfterRetries::Quarantine => self.set_quarantined(group, true),
             AfterRetries::QueueOff => self.disable_queue(queue_id, now, effects),
             AfterRetries::EndWithError => self.end_first(group, queue_id, attempts, now, effects),
+            AfterRetries::DeadLetter => self.bury_first(group, queue_id, attempts, now, effects),
         }
     }
 
@@ -104,14 +105,18 @@ impl Core {
 
     /// Ends the conversation of the message that RECEIVE would give first of a group.
     fn end_first(&mut self, group: u32, queue_id: i32, attempts: u16, now: Timestamp, effects: &mut Effects) {
-        let has_rows =
-            |place: &u32| !self.endpoints[*place].is_quarantined && self.endpoints[*place].waiting_rows() > 0;
-        let waiting = self.groups[group].members.iter().copied().filter(has_rows);
-        let key = |place: &u32| (10 - self.endpoints[*place].priority, self.endpoints[*place].handle);
-        let Some(place) = waiting.min_by_key(key) else { return };
+        let Some(place) = self.first_to_receive(group) else { return };
         let queue = self.catalog.queues.get(&queue_id).map_or("", |queue| &queue.name);
         let description = Error::retries_used_up(queue, attempts).message().to_owned();
         self.apply_end(place, EndForm::WithError { code: Code::RETRIES_USED_UP.0.into(), description }, now, effects);
+    }
+
+    /// The conversation of the message that RECEIVE would give first of a group.
+    pub(super) fn first_to_receive(&self, group: u32) -> Option<u32> {
+        let has_rows =
+            |place: &u32| !self.endpoints[*place].is_quarantined && self.endpoints[*place].waiting_rows() > 0;
+        let waiting = self.groups[group].members.iter().copied().filter(has_rows);
+        waiting.min_by_key(|place| (10 - self.endpoints[*place].priority, self.endpoints[*place].handle))
     }
 
     /// Sets the count of a group, which the rows of its endpoints keep.

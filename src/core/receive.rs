@@ -1,6 +1,6 @@
 //! RECEIVE and GET CONVERSATION GROUP (`docs/semantics.md`, "Order", "Levels" and "Locks").
 
-use super::change::{Change, DeliveryClass};
+use super::change::Change;
 use super::check::check_levels;
 use super::effects::{Effects, Taken};
 use super::execute::Checked;
@@ -129,7 +129,7 @@ impl Core {
         found
     }
 
-    /// Takes rows of one conversation: timers, errors, then in sequence.
+    /// Takes rows of one conversation: timers, errors, redriven messages, then in sequence.
     fn take(&mut self, session: &mut Session, group: u32, place: u32, limit: u64, taken: &mut Vec<Taken>) {
         let endpoint = &self.endpoints[place];
         let overlay = session.overlay(place);
@@ -148,7 +148,7 @@ impl Core {
             let is_new = overlay.is_none_or(|overlay| !overlay.taken_system.contains(&waiting.queuing_order));
             if is_new && (taken.len() as u64) < limit {
                 system.push(waiting.queuing_order);
-                taken.push(row(waiting.queuing_order, 0));
+                taken.push(row(waiting.queuing_order, waiting.sequence));
             }
         }
         let before = overlay.map(|overlay| overlay.taken).unwrap_or_default();
@@ -197,7 +197,6 @@ impl Core {
         }
         if let Some(rare_fields) = &mut endpoint.rare_fields {
             for row in rare_fields.system_rows.drain(..) {
-                debug_assert_ne!(row.delivery_class, DeliveryClass::Sequenced);
                 effects.changes.push(Change::DeleteMessage { queuing_order: row.queuing_order });
                 dropped += 1;
             }

@@ -1,6 +1,7 @@
 //! Recovery: rows in, a broker out.
 
 use super::change::{Change, DeliveryClass, EndpointRow};
+use super::dead_letter::DeadLetter;
 use super::effects::Effects;
 use super::endpoint::{Endpoint, NONE, Outgoing, RareFields, SystemRow};
 use super::get_transmission_status::Delay;
@@ -181,10 +182,12 @@ impl Restore {
         }
         let endpoint = &mut self.core.endpoints[place];
         if delivery_class != DeliveryClass::Sequenced {
-            endpoint.add_system_row(SystemRow { delivery_class, queuing_order });
+            endpoint.add_system_row(SystemRow { delivery_class, queuing_order, sequence });
         } else {
             let is_accepted = || self.received.get(&place).is_some_and(|received| sequence <= *received);
-            if !endpoint.rows.is_empty() && endpoint.receive_sequence != sequence && !is_accepted() {
+            if !endpoint.rows.is_empty() && endpoint.receive_sequence != sequence && is_accepted() {
+                endpoint.separate_rows();
+            } else if !endpoint.rows.is_empty() && endpoint.receive_sequence != sequence {
                 let (expected, handle) = (endpoint.receive_sequence, endpoint.handle);
                 let example = format!(
                     "message {queuing_order} of conversation {handle}, number {sequence} instead of {expected}"
@@ -200,6 +203,20 @@ impl Restore {
             let queue_id = self.core.queue_of(place);
             self.core.queue_state(queue_id).unread += 1;
         }
+    }
+
+    /// A dead letter. Its conversation may have ended long ago.
+    pub fn dead_letter(
+        &mut self,
+        queuing_order: u64,
+        endpoint_id: u64,
+        handle: ConversationHandle,
+        delivery_class: DeliveryClass,
+        sequence: u64,
+    ) {
+        self.core.next_queuing_order = self.core.next_queuing_order.max(queuing_order + 1);
+        let letter = DeadLetter { endpoint_id, handle: handle.0, delivery_class, sequence, owner: 0 };
+        self.core.dead_letters.insert(queuing_order, letter);
     }
 
     /// A message that waits in the transmission queue; in ascending order of `transmission_id`.
@@ -266,8 +283,11 @@ impl Restore {
             repairs.note("dialoq_broker", "a number above the marks was in use; numbers go on above it", example);
         }
         for (place, received) in received {
-            let receive_sequence = &mut core.endpoints[place].receive_sequence;
-            *receive_sequence = received.max(*receive_sequence);
+            let endpoint = &mut core.endpoints[place];
+            if received > endpoint.receive_sequence {
+                endpoint.separate_rows();
+                endpoint.receive_sequence = received;
+            }
         }
         for place in aside {
             let group = core.endpoints[place].group;

@@ -9,7 +9,7 @@ use super::queuing_orders::Position;
 use super::work::WorkOp;
 use crate::catalog::Catalog;
 use crate::catalog::body::Verdict;
-use crate::id::MessageId;
+use crate::id::{DeadLetterId, MessageId};
 use crate::protocol::{Body, EndForm};
 use crate::time::Timestamp;
 use hashbrown::HashMap;
@@ -85,6 +85,12 @@ pub(super) enum Op {
     },
     Release {
         group: u32,
+    },
+    Redrive {
+        letter: DeadLetterId,
+    },
+    Purge {
+        letter: DeadLetterId,
     },
     Post {
         queue_id: i32,
@@ -187,6 +193,8 @@ fn show(overlays: &mut HashMap<u32, Overlay>, moved: &mut BTreeSet<(u32, u32)>, 
         Op::Timer { .. }
         | Op::Reprioritise { .. }
         | Op::Release { .. }
+        | Op::Redrive { .. }
+        | Op::Purge { .. }
         | Op::Post { .. }
         | Op::Define { .. }
         | Op::Unit { .. }

@@ -2,6 +2,7 @@
 
 use super::change::Change;
 use super::claim_unit::Units;
+use super::dead_letter::DeadLetter;
 use super::effects::{Depth, Effects};
 use super::endpoint::{Endpoint, NONE, RareFields};
 use super::group_lock::Group;
@@ -58,6 +59,8 @@ pub struct Core {
     pub(super) due: BTreeSet<(i64, u64, u32)>,
     /// Endpoints whose outbox is not empty, by endpoint id.
     pub(super) outboxes: BTreeMap<u64, u32>,
+    /// By queuing order.
+    pub(super) dead_letters: BTreeMap<u64, DeadLetter>,
     /// The transmission queue has not been checked since the broker was restored.
     pub(super) is_restored: bool,
     pub(super) sessions: Slab<OpenSession>,
@@ -164,6 +167,7 @@ impl Core {
             names: Names::default(),
             due: BTreeSet::new(),
             outboxes: BTreeMap::new(),
+            dead_letters: BTreeMap::new(),
             is_restored: false,
             sessions: Slab::default(),
             spare: None,

@@ -220,6 +220,12 @@ codes! {
     OWNER_GONE = 60046, Conflict;
     /// A message was received as often as the retry policy of its queue allows, and never committed.
     RETRIES_USED_UP = 60047, State;
+    /// There is no such dead letter: it was redriven or purged, or never was one.
+    DEAD_LETTER_NOT_FOUND = 60048, NotFound;
+    /// Another transaction redrives or purges the dead letter; the same call may succeed later.
+    DEAD_LETTER_LOCKED = 60049, Conflict;
+    /// The conversation of the dead letter has ended on the side that received it, so it cannot be redriven.
+    DEAD_LETTER_WITHOUT_CONVERSATION = 60050, State;
 }
 
 #[cfg(test)]

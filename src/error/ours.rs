@@ -1,6 +1,7 @@
 //! Conditions of our own, from 60001.
 
 use super::{Code, Error};
+use crate::id::{ConversationHandle, DeadLetterId};
 use std::fmt::Display;
 
 impl Error {
@@ -10,6 +11,33 @@ impl Error {
             Code::RETRIES_USED_UP,
             format!(
                 "the message was received {attempts} times from queue '{queue}', and each time its transaction rolled back"
+            ),
+        )
+    }
+
+    /// 60048: the dead letter is not there.
+    pub(crate) fn dead_letter_not_found(id: DeadLetterId) -> Self {
+        Self::new(
+            Code::DEAD_LETTER_NOT_FOUND,
+            format!("dead letter {id} was not found; it was redriven or purged, or never was one"),
+        )
+    }
+
+    /// 60049: an open transaction is in the way.
+    pub(crate) fn dead_letter_locked(id: DeadLetterId) -> Self {
+        Self::new(
+            Code::DEAD_LETTER_LOCKED,
+            format!("dead letter {id} is redriven or purged by another transaction; try again when that has ended"),
+        )
+    }
+
+    /// 60050: no conversation takes the message back.
+    pub(crate) fn dead_letter_without_conversation(id: DeadLetterId, handle: ConversationHandle) -> Self {
+        Self::new(
+            Code::DEAD_LETTER_WITHOUT_CONVERSATION,
+            format!(
+                "dead letter {id} cannot be redriven: its conversation {handle} has ended; read its body and send it on a new \
+                 conversation, or purge it"
             ),
         )
     }

@@ -12,12 +12,18 @@ pub enum AfterRetries {
     EndWithError,
     /// The queue is disabled, as without a policy.
     QueueOff,
+    /// The first message of the group becomes a dead letter, and its conversation goes on with the next one.
+    DeadLetter,
 }
 
 impl AfterRetries {
     /// Each with its word in the DDL, which the tables keep.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("QUARANTINE", Self::Quarantine), ("END_WITH_ERROR", Self::EndWithError), ("QUEUE_OFF", Self::QueueOff)];
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("QUARANTINE", Self::Quarantine),
+        ("DEAD_LETTER", Self::DeadLetter),
+        ("END_WITH_ERROR", Self::EndWithError),
+        ("QUEUE_OFF", Self::QueueOff),
+    ];
 
     /// Its word in the DDL.
     pub fn word(self) -> &'static str {

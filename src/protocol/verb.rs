@@ -3,7 +3,7 @@
 use super::declared::{Declaration, ResultForm, Value, sql_type, verbs};
 use super::definition::Definition;
 use super::work::{AfterFailure, Hold, TakeFrom, WorkVerb};
-use crate::id::{ConversationHandle, GroupId};
+use crate::id::{ConversationHandle, DeadLetterId, GroupId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tracing::{Span, debug_span};
@@ -99,6 +99,16 @@ pub enum Verb {
     ReleaseQuarantine {
         /// The group.
         group: GroupId,
+    },
+    /// Puts a dead letter back into its queue, at its old place in its conversation. Ours.
+    RedriveDeadLetter {
+        /// The dead letter.
+        letter: DeadLetterId,
+    },
+    /// Removes a dead letter for good. Ours.
+    PurgeDeadLetter {
+        /// The dead letter.
+        letter: DeadLetterId,
     },
     /// A request to a work queue. Ours.
     Work(WorkVerb),
@@ -206,6 +216,14 @@ verbs! {
 
     RELEASE_QUARANTINE = "release_quarantine", "puts a quarantined conversation group back into its queue (ours)":
     Verb::ReleaseQuarantine { group } => (conversation_group_id Uuid(group.0)) -> ResultForm::Nothing, [8436], alone;
+
+    REDRIVE_DEAD_LETTER = "redrive_dead_letter", "puts a dead letter back into its queue (ours)":
+    Verb::RedriveDeadLetter { letter } => (dead_letter_id BigInt(signed(letter.0)))
+        -> ResultForm::Nothing, [60048, 60049, 60050], alone;
+
+    PURGE_DEAD_LETTER = "purge_dead_letter", "removes a dead letter for good (ours)":
+    Verb::PurgeDeadLetter { letter } => (dead_letter_id BigInt(signed(letter.0)))
+        -> ResultForm::Nothing, [60048, 60049], alone;
 
     PUSH_JOB = "push_job", "puts a job into a work queue (ours)":
     Verb::Work(WorkVerb::Push(push)) => (

@@ -1,5 +1,6 @@
 //! Conversations as they stand: both sides, their messages, timers, and what is kept.
 
+use super::dead_letters::{DeadLetter, DeadLetterFilter};
 use super::peek::{MessageFilter, MessageState, PeekedMessage, WaitingMessage};
 use super::{as_maybe_text, as_text, read};
 use crate::broker::Broker;
@@ -66,6 +67,8 @@ pub struct ConversationSideDetails {
     pub related: Vec<ConversationHandle>,
     /// Messages that wait for a RECEIVE on this side.
     pub messages: Vec<PeekedMessage>,
+    /// Messages of this side that died after the last attempt of a retry policy.
+    pub dead_letters: Vec<DeadLetter>,
     /// Messages that RETENTION keeps: received ones, and copies of those sent.
     pub kept: Vec<PeekedMessage>,
     /// Messages that this side has sent and that are not delivered yet.
@@ -178,6 +181,10 @@ impl Broker {
             has_more |= list.len() > top as usize;
             list.truncate(top as usize);
         }
+        let of_side = DeadLetterFilter { conversation: Some(handle), ..DeadLetterFilter::default() };
+        let mut dead_letters = self.dead_letters(&of_side, top + 1, body_bytes).await?;
+        has_more |= dead_letters.len() > top as usize;
+        dead_letters.truncate(top as usize);
         let group = ConversationFilter { id: Some(side.conversation_group_id.0), ..ConversationFilter::default() };
         let related = self.conversations(&group, 101).await?;
         let related = related.into_iter().map(|other| other.conversation_handle).filter(|other| *other != handle);
@@ -193,6 +200,7 @@ impl Broker {
             related: related.take(100).collect(),
             side,
             messages: found,
+            dead_letters,
             kept,
             undelivered,
             has_more,

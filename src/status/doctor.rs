@@ -29,6 +29,8 @@ pub enum FindingKind {
     Undelivered,
     /// Poison handling quarantined conversation groups.
     Quarantined,
+    /// Messages died after the last attempt of a retry policy.
+    DeadLetters,
 }
 
 /// Something [`Broker::doctor`] found.
@@ -56,7 +58,7 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: disabled queues, quarantined groups, conversations that were never ended,
+    /// Finds the usual faults, worst first: disabled queues, quarantined groups, dead letters, conversations that were never ended,
     /// messages that no caller receives or that cannot be delivered. Faults younger than [`PATIENCE`] do not count.
     ///
     /// # Errors
@@ -77,6 +79,7 @@ impl Broker {
         for (kind, text, is_timed) in [
             (FindingKind::DisabledQueue, texts.disabled_queues, false),
             (FindingKind::Quarantined, texts.quarantined, false),
+            (FindingKind::DeadLetters, texts.dead_letters, false),
             (FindingKind::NeverEnded, texts.never_ended, true),
             (FindingKind::WaitingMessages, texts.waiting_messages, true),
             (FindingKind::Undelivered, texts.undelivered, true),
@@ -171,6 +174,13 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
                 detail.filter(|status| !status.is_empty()).unwrap_or("delivery has not been tried yet")
             ),
             "do what the status says, or END the conversations that send them WITH ERROR".to_owned(),
+        ),
+        FindingKind::DeadLetters => (
+            format!("{} of queue '{subject}' wait for a human, the first for {age}", many("dead letter")),
+            format!(
+                "look at them with `dialoq dead list --queue {subject}`, mend what failed, then `dialoq dead redrive` or \
+                 `dialoq dead purge`"
+            ),
         ),
         FindingKind::Quarantined => (
             format!("poison handling set {} of queue '{subject}' aside", many("conversation group")),

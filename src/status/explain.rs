@@ -79,6 +79,8 @@ pub enum ReasonKind {
     Dead,
     /// A session holds the conversation group.
     Held,
+    /// Messages have used up the attempts of a retry policy.
+    DeadLetters,
     /// A RECEIVE gives it next, unless a session holds its group.
     Ready,
 }
@@ -240,6 +242,14 @@ impl Broker {
                 ReasonKind::Quarantined,
                 format!("poison handling has set {} aside", messages(quarantined - pausing)),
                 "look at them with `dialoq peek`, and put them back with `dialoq release`",
+            );
+        }
+        if queue.dead_letters > 0 {
+            let (number, plural) = (queue.dead_letters, if queue.dead_letters == 1 { "" } else { "s" });
+            reasons.notes(
+                ReasonKind::DeadLetters,
+                format!("{number} dead letter{plural}: messages that used up their attempts"),
+                format!("look at them with `dialoq dead list --queue {name}`, then `dialoq dead redrive`"),
             );
         }
         let first = queue.levels.iter().filter_map(|level| level.retry_in_ms).min();

@@ -19,6 +19,7 @@
 
 mod change;
 mod conversation;
+mod dead_letters;
 mod delivery;
 mod doctor;
 mod explain;
@@ -31,6 +32,7 @@ pub use crate::catalog::OffBy;
 pub use crate::store::LockHolder;
 pub use change::{Changed, MOST_CONVERSATIONS, Purged};
 pub use conversation::{Conversation, ConversationFilter, ConversationSide, ConversationSideDetails};
+pub use dead_letters::{DeadLetter, DeadLetterFilter, MOST_DEAD_LETTERS, Redriven};
 pub use delivery::{Delivery, DeliveryOutcome, SentOn};
 pub use doctor::{Finding, FindingKind, PATIENCE};
 pub use explain::{Explanation, Reason, ReasonKind, SubjectKind};
@@ -94,6 +96,8 @@ pub struct QueueStatus {
     pub sessions_waiting: Option<u64>,
     /// The processes that activate this queue, with the state of the queue monitor of each.
     pub monitors: Vec<MonitorStatus>,
+    /// The number of dead letters that died in it.
+    pub dead_letters: u64,
     /// Why the queue is off, and since when; `None` while it is on, and if an earlier version of Dialoq turned it off.
     pub off: Option<QueueOff>,
     /// The waiting messages by level, highest first; a level without messages is left out.
@@ -245,6 +249,7 @@ fn queue(row: &SqlRow, levels: Vec<LevelStatus>, monitors: Vec<MonitorStatus>) -
         readers_running: count_or_none(row, "readers_running")?,
         sessions_waiting: count_or_none(row, "sessions_waiting")?,
         monitors,
+        dead_letters: count(row, "dead_letters")?,
         off: off(row)?,
         levels,
     })

@@ -78,7 +78,7 @@ impl PeekedBody {
         BodyText::of(Some(self.whole_characters()))
     }
 
-    fn read(row: &SqlRow) -> Result<Self> {
+    pub(super) fn read(row: &SqlRow) -> Result<Self> {
         let bytes = row.get::<Option<Vec<u8>>>("body")?.unwrap_or_default();
         Ok(Self { bytes, length: super::count(row, "body_bytes")? })
     }

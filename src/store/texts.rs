@@ -20,6 +20,8 @@ pub struct InspectTexts {
     pub deliveries: &'static str,
     /// The bodies of Error messages.
     pub errors: &'static str,
+    /// Dead letters.
+    pub dead_letters: &'static str,
     /// Messages in queues.
     pub messages: &'static str,
     /// Messages in the transmission queue.
@@ -67,6 +69,8 @@ pub struct DoctorTexts {
     pub disabled_queues: &'static str,
     /// Quarantined conversation groups.
     pub quarantined: &'static str,
+    /// Dead letters.
+    pub dead_letters: &'static str,
     /// Conversations that were never ended; the parameter is a moment.
     pub never_ended: &'static str,
     /// Messages that no caller receives; the parameter is a moment.
@@ -93,6 +97,7 @@ macro_rules! store_texts {
             doctor: $crate::store::DoctorTexts {
                 disabled_queues: doctor::DISABLED_QUEUES,
                 quarantined: doctor::QUARANTINED,
+                dead_letters: doctor::DEAD_LETTERS,
                 never_ended: doctor::NEVER_ENDED,
                 waiting_messages: doctor::WAITING_MESSAGES,
                 undelivered: doctor::UNDELIVERED,
@@ -108,6 +113,7 @@ macro_rules! store_texts {
             inspect: $crate::store::InspectTexts {
                 deliveries: inspect::DELIVERIES,
                 errors: inspect::ERRORS,
+                dead_letters: inspect::DEAD_LETTERS,
                 messages: inspect::MESSAGES,
                 undelivered: inspect::UNDELIVERED,
                 endpoints: inspect::ENDPOINTS,

@@ -19,6 +19,7 @@ const COMMANDS: &[&str] = &[
     "timer",
     "move",
     "purge",
+    "dead",
     "work",
     "install",
     "uninstall",

@@ -230,3 +230,66 @@ fn definitions_are_applied_twice_and_previewed() {
     let printed = shop.ok_with(&["--json", "apply", "-"], b"ALTER QUEUE orders WITH RETENTION = ON");
     assert_eq!(lines(&printed)[0]["changes"][0]["kind"], "altered", "{printed}");
 }
+
+#[cfg(unix)]
+#[test]
+fn dead_letters_are_listed_shown_redriven_and_purged() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(
+        &["apply", "-"],
+        b"ALTER QUEUE orders WITH RETRY (MAX_ATTEMPTS = 2, DELAY_MS = 0, THEN = DEAD_LETTER)",
+    );
+    assert!(shop.fails(3, &["dead", "list"]).contains("no such dead letter"));
+    shop.order(&["\u{1b}[31mpoison"]);
+    let handle = shop.order(&["bad", "worse"]);
+    let mut running = shop.start(&["--json", "activate", "orders", "--exec", "false"]);
+    let mut failures = 0;
+    while failures < 6 {
+        let line = running.line();
+        assert!(!line.is_empty(), "the events ended after {failures} failures");
+        failures += usize::from(lines(&line)[0]["event"] == "failed");
+    }
+    running.interrupt();
+    drop(running.output.take());
+    running.end();
+
+    let listed = shop.ok(&["dead", "list"]);
+    assert!(listed.contains("\\u{1b}[31mpoison") && listed.contains("orders"), "{listed}");
+    let found = shop.json(&["--json", "dead", "list", "--queue", "orders", "--type", "//shop/PlaceOrder"]);
+    assert_eq!(found.iter().map(body).collect::<Vec<_>>(), ["\u{1b}[31mpoison", "bad", "worse"]);
+    assert_eq!((&found[0]["attempts"], &found[0]["is_conversation_open"]), (&2.into(), &true.into()));
+    let ids: Vec<String> = found.iter().map(|letter| letter["dead_letter_id"].to_string()).collect();
+    let shown = shop.ok(&["dead", "show", &ids[1]]);
+    assert!(shown.contains("after 2 attempts") && shown.contains("can be redriven"), "{shown}");
+    assert!(shown.trim_end().ends_with("bad"), "{shown}");
+    assert!(shop.fails(3, &["dead", "show", "999999"]).contains("no dead letter 999999"));
+    let status = shop.ok(&["status"]);
+    assert!(status.contains("orders has 3 dead letters: dialoq dead list --queue orders"), "{status}");
+    assert!(shop.ok(&["show", &handle]).contains("dead letters"));
+    assert!(shop.ok(&["explain", "orders"]).contains("3 dead letters"));
+    assert!(text(&shop.run_with(&["doctor"], b"").stdout).contains("3 dead letters of queue 'orders'"));
+
+    assert!(shop.fails(1, &["dead", "redrive"]).contains("--all"));
+    shop.fails(2, &["dead", "redrive", &ids[0], "--queue", "orders"]);
+    assert_eq!(shop.ok(&["dead", "redrive", &ids[2]]).trim_end(), format!("redrove dead letter {}", ids[2]));
+    assert!(shop.fails(1, &["dead", "redrive", &ids[2]]).contains("60048"));
+    let (code, out, error) = run(&shop, &["dead", "redrive", "--queue", "orders"]);
+    assert_eq!(code, Some(6), "{error}");
+    assert!(
+        out.contains("would redrive") && out.contains("//shop/PlaceOrder") && error.contains("--yes"),
+        "{out}{error}"
+    );
+    let (code, out, _) = run(&shop, &["--json", "dead", "redrive", "--all"]);
+    assert_eq!((code, &lines(&out)[0]["dead_letters"]), (Some(6), &2.into()));
+    shop.ok(&["end", found[0]["conversation_handle"].as_str().unwrap()]);
+    let out = shop.ok(&["dead", "redrive", "--all", "--yes"]);
+    assert!(out.contains("redrove 1 dead letter; 1 stay, because their conversations have ended"), "{out}");
+    assert!(shop.fails(1, &["dead", "redrive", &ids[0]]).contains("60050"));
+    assert_eq!(shop.bodies("orders"), ["bad", "worse"], "each has its old place");
+
+    let (code, out, _) = run(&shop, &["dead", "purge", &ids[0]]);
+    assert_eq!(code, Some(6), "{out}");
+    assert_eq!(shop.json(&["--json", "dead", "purge", "--all", "--yes"])[1]["purged"], 1);
+    assert!(shop.fails(3, &["dead", "purge", "--all", "--yes"]).contains("no dead letter"));
+}

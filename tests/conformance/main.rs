@@ -8,6 +8,7 @@ mod rig;
 mod servers;
 mod table;
 
+mod dead_letters;
 mod definitions;
 mod delivery;
 mod dialogs;

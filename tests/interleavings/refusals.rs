@@ -7,7 +7,7 @@ use crate::servers::{Database, Store, limit};
 use dialoq::act::Perform;
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, ReceiveFrom, Relation, Verb};
 use dialoq::testing::START;
-use dialoq::{Act, Broker, Clock, ConversationHandle, Error, GroupId, OpenOptions};
+use dialoq::{Act, Broker, Clock, ConversationHandle, DeadLetterId, Error, GroupId, OpenOptions};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -144,6 +144,8 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
         (60005, level(held.open, 11)),
         (8438, level(held.ended, 1)),
         (8436, release(NO_GROUP)),
+        (60048, Verb::RedriveDeadLetter { letter: DeadLetterId(1 << 40) }),
+        (60048, Verb::PurgeDeadLetter { letter: DeadLetterId(1 << 40) }),
         (8436, release(held.group_of_begun)),
         (8423, dialog(|dialog| dialog.from_service = "Nowhere".into())),
         (8425, dialog(|dialog| dialog.contract = Some("Nowhere".into()))),

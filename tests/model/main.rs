@@ -5,6 +5,7 @@ mod definitions;
 mod jobs;
 mod known;
 mod ledger;
+mod letters;
 mod run;
 #[path = "../servers/mod.rs"]
 mod servers;

@@ -104,7 +104,7 @@ pub(crate) struct Run {
     pub(crate) has_trail: [bool; QUEUES.len()],
     /// Definitions were taken away under conversations.
     pub(crate) is_broken: bool,
-    /// A retry policy may end any conversation.
+    /// A retry policy may end any conversation, or take messages out of it.
     gives_up: bool,
 }
 
@@ -328,14 +328,16 @@ impl Run {
                 self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
             }
             Step::Retry(queue, attempts, then) => {
-                if *then == AfterRetries::EndWithError && *attempts > 0 {
-                    // From here on any rollback may end a conversation, also one that is begun later.
+                if matches!(then, AfterRetries::EndWithError | AfterRetries::DeadLetter) && *attempts > 0 {
+                    // From here on any rollback may end a conversation or take a message out of it, also of one that is begun
+                    // later.
                     self.is_broken = true;
                     self.gives_up = true;
                     self.known.handles.iter().for_each(|handle| self.ledger.disturb(*handle));
                 }
                 self.define(vec![alter_retry(QUEUES[*queue], *attempts, *then)]).await
             }
+            Step::Letter(place, goes_back) => self.letter(*place, *goes_back).await,
             Step::BrokerEnabled(on) => {
                 let option = if *on { BrokerOption::EnableBroker } else { BrokerOption::DisableBroker };
                 self.define(vec![Definition::AlterDatabase { option }]).await
@@ -611,7 +613,7 @@ impl Run {
     }
 
     /// The rows of endpoints and of the transmission queue must be the same on both sides.
-    async fn compare_rows(&mut self) -> Result<(), String> {
+    pub(crate) async fn compare_rows(&mut self) -> Result<(), String> {
         let query = async |text: &str| self.broker.query(text, ()).await.map_err(|error| format!("{text}: {error:?}"));
         let endpoints = query(&format!("SELECT * FROM {}", self.store().view("conversation_endpoints"))).await?;
         let waiting = query(&format!(
@@ -645,6 +647,7 @@ impl Run {
         model.sort();
         same(&model.join("\n  "), &store.join("\n  "))?;
 
+        self.compare_letters().await?;
         let number = |column: &str| waiting.rows[0].get::<i64>(column).map_err(|error| format!("{error:?}"));
         let store = format!("{} ready, {} kept", number("ready")?, number("kept")?);
         same(&format!("{} ready, {} kept", self.model.messages().count(), self.model.retained().count()), &store)?;

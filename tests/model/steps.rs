@@ -32,6 +32,8 @@ pub(crate) enum Step {
     Quarantine(usize, bool),
     /// A retry policy: its attempts, and what follows the last one; 0 attempts is none.
     Retry(usize, u8, AfterRetries),
+    /// Redrives a dead letter, or purges it.
+    Letter(usize, bool),
     BrokerEnabled(bool),
     HonorPriority(bool),
     /// Moves a target service to another queue.
@@ -211,14 +213,26 @@ fn loses_nothing() -> impl Strategy<Value = AfterRetries> {
     prop_oneof![Just(AfterRetries::Quarantine), Just(AfterRetries::QueueOff)]
 }
 
-/// A policy that ends conversations, after one or two attempts. The ledger cannot be balanced after it.
+/// A policy that ends conversations or takes messages out of them, after one or two attempts. The ledger cannot be balanced
+/// after it.
 fn gives_up() -> impl Strategy<Value = Step> {
-    (0..QUEUES.len(), 1..3u8).prop_map(|(queue, attempts)| Step::Retry(queue, attempts, AfterRetries::EndWithError))
+    let then = prop_oneof![Just(AfterRetries::EndWithError), Just(AfterRetries::DeadLetter)];
+    (0..QUEUES.len(), 1..3u8, then).prop_map(|(queue, attempts, then)| Step::Retry(queue, attempts, then))
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let any_type = prop_oneof![6 => Just(0), 1 => 0..4usize].boxed();
+    prop_oneof![
+        48 => quiet_step(any_op(), any_type),
+        2 => breaks(),
+        1 => gives_up(),
+        2 => (any::<usize>(), prop::bool::weighted(0.8)).prop_map(|(place, goes_back)| Step::Letter(place, goes_back)),
+    ]
 }
 
 pub(crate) fn any_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let any_type = prop_oneof![6 => Just(0), 1 => 0..4usize].boxed();
-    prop::collection::vec(prop_oneof![48 => quiet_step(any_op(), any_type), 2 => breaks(), 1 => gives_up()], 1..most)
+    (prop::collection::vec(gives_up(), 0..2), prop::collection::vec(any_step(), 1..most))
+        .prop_map(|(first, steps)| first.into_iter().chain(steps).collect())
 }
 
 /// Nothing that ends or breaks a conversation.

@@ -6,10 +6,12 @@ use crate::{HOUR, Patient, broker, dialog};
 use dialoq::define::DefinitionChangeKind;
 use dialoq::protocol::{ConversationState, EndForm};
 use dialoq::status::{
-    ConversationFilter, DeliveryOutcome, MessageFilter, MessageState, NameKind, ReasonKind, SentOn, SubjectKind,
+    ConversationFilter, DeadLetterFilter, DeliveryOutcome, FindingKind, MessageFilter, MessageState, NameKind,
+    ReasonKind, SentOn, SubjectKind,
 };
 use dialoq::testing::START;
 use dialoq::{Act, Broker, ConversationHandle, Level, Timestamp};
+use std::time::Duration;
 
 /// The same broker, another that is open at the same time, and one that only reads.
 async fn doors(broker: &Patient) -> [Broker; 3] {
@@ -331,4 +333,64 @@ pub(crate) async fn a_script_is_ensured_twice_and_previewed(store: Store) {
     assert_eq!((differs.code().0, differs.position().map(|at| at.line)), (60001, Some(2)), "{differs}");
     let other = broker.preview_ensure("DROP QUEUE more").unwrap_err();
     assert_eq!((other.code().0, other.position().map(|at| at.line)), (60026, Some(1)), "{other}");
+}
+
+pub(crate) async fn dead_letters_are_seen_redriven_and_purged_by_a_filter(store: Store) {
+    let broker = broker(store).await;
+    broker.execute("ALTER QUEUE work WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER)").await.unwrap();
+    let mut handles = Vec::new();
+    for _ in 0..3 {
+        handles.push(dialog(&broker).await);
+        let tx = broker.begin().await.unwrap();
+        tx.receive("work").await.unwrap().unwrap();
+        tx.rollback().await.unwrap();
+        broker.advance(Duration::from_secs(60));
+    }
+    let all = DeadLetterFilter::default();
+    let letters = broker.dead_letters(&all, 10, 100).await.unwrap();
+    assert_eq!(letters.len(), 3);
+    let first = &letters[0];
+    assert_eq!((&*first.queue, &*first.service_name, &*first.far_service), ("work", "worker", "client"));
+    assert_eq!((first.attempts, first.died_at, first.is_conversation_open), (1, START, true));
+    assert_eq!((&first.body.bytes[..], &*first.message_type_name), (&b"x"[..], "DEFAULT"));
+    assert_eq!(broker.dead_letters(&all, 2, 0).await.unwrap().len(), 2);
+
+    let count = async |filter: DeadLetterFilter| broker.dead_letters(&filter, 10, 0).await.unwrap().len();
+    let before = Some(Timestamp(START.0 + 1));
+    assert_eq!(count(DeadLetterFilter { before, ..all.clone() }).await, 1);
+    for (filter, right) in [
+        (DeadLetterFilter { queue: Some("WORK".into()), ..all.clone() }, 3),
+        (DeadLetterFilter { queue: Some("home".into()), ..all.clone() }, 0),
+        (DeadLetterFilter { service: Some("worker".into()), ..all.clone() }, 3),
+        (DeadLetterFilter { service: Some("client".into()), ..all.clone() }, 0),
+        (DeadLetterFilter { message_type: Some("DEFAULT".into()), ..all.clone() }, 3),
+        (DeadLetterFilter { message_type: Some("other".into()), ..all.clone() }, 0),
+        (DeadLetterFilter { letter: Some(letters[1].dead_letter_id), ..all.clone() }, 1),
+        (DeadLetterFilter { conversation: Some(letters[2].conversation_handle), ..all.clone() }, 1),
+    ] {
+        assert_eq!(count(filter.clone()).await, right, "{filter:?}");
+    }
+
+    let queue = broker.status().await.unwrap().queues.into_iter().find(|queue| queue.name == "work").unwrap();
+    assert_eq!((queue.dead_letters, queue.levels.len()), (3, 0));
+    let found = broker.doctor().await.unwrap();
+    assert_eq!((found.len(), found[0].kind, found[0].amount), (1, FindingKind::DeadLetters, 3), "{found:?}");
+    assert_eq!(found[0].since, Some(START));
+    let explained = broker.explain("work").await.unwrap();
+    assert!(explained.reasons.iter().any(|reason| reason.kind == ReasonKind::DeadLetters), "{explained:?}");
+    let seen = broker.conversation(letters[1].conversation_handle.0, 10, 100).await.unwrap();
+    assert_eq!(seen.sides[1].dead_letters, [letters[1].clone()]);
+
+    broker.end_with_cleanup(letters[0].conversation_handle).await.unwrap();
+    let done = broker.redrive_dead_letters(&DeadLetterFilter { before, ..all.clone() }).await.unwrap();
+    assert_eq!((done.redriven, done.ended), (0, 1));
+    let holder = broker.begin().await.unwrap();
+    holder.purge_dead_letter(letters[2].dead_letter_id).await.unwrap();
+    let done = broker.redrive_dead_letters(&all).await.unwrap();
+    assert_eq!((done.redriven, done.ended, done.gone, done.held), (1, 1, 0, 1));
+    assert_eq!(broker.purge_dead_letters(&all).await.unwrap(), 1, "another transaction has one");
+    holder.rollback().await.unwrap();
+    assert_eq!(broker.purge_dead_letters(&all).await.unwrap(), 1);
+    assert_eq!(broker.receive("work").await.unwrap().unwrap().first().handle(), letters[1].conversation_handle);
+    assert!(broker.dead_letters(&all, 10, 0).await.unwrap().is_empty());
 }

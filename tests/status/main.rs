@@ -48,6 +48,7 @@ tests! {
     looked::what_does_not_move_is_explained,
     looked::a_purge_drops_messages_and_keeps_conversations,
     looked::many_conversations_are_ended_and_changed_by_a_filter,
+    looked::dead_letters_are_seen_redriven_and_purged_by_a_filter,
     looked::a_script_is_ensured_twice_and_previewed,
     shown::json_has_the_documented_names,
 }

@@ -251,7 +251,9 @@ BEGIN
     SELECT e.endpoint_id, e.conversation_id, e.is_initiator, @now FROM dialoq.conversation_endpoint AS e;
     DELETE FROM dialoq.transmission;
     DELETE FROM dialoq.retained_message;
-    DELETE FROM dialoq.queue_message;
+    -- Dead letters stay.
+    DELETE FROM m
+    FROM dialoq.queue_message AS m WITH (ROWLOCK, INDEX (queue_message_endpoint), FORCESEEK) WHERE m.endpoint_id > 0;
     DELETE FROM dialoq.ready_group;
     DELETE FROM dialoq.conversation_endpoint;
     WHILE 1 = 1

@@ -154,7 +154,7 @@ BEGIN
         RETURN;
     END
     EXEC dialoq.forget_group_rollbacks @group;
-    IF @then = N'END_WITH_ERROR'
+    IF @then IN (N'END_WITH_ERROR', N'DEAD_LETTER')
     BEGIN
         -- The conversation of the message that RECEIVE would give first.
         SELECT TOP (1) @first = e.endpoint_id
@@ -165,6 +165,11 @@ BEGIN
         ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
         IF @first IS NULL RETURN;
         EXEC dialoq.apply_pending @first, @notices OUTPUT;
+        IF @then = N'DEAD_LETTER'
+        BEGIN
+            EXEC dialoq.bury_first @first, @attempts, @now;
+            RETURN;
+        END
         SET @description = CONCAT(N'the message was received ', @attempts, N' times from queue ''', @name,
             N''', and each time its transaction rolled back');
         EXEC dialoq.end_endpoint @first, 60047, @description, 0, @now, @notices OUTPUT;

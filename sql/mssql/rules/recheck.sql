@@ -242,7 +242,8 @@ BEGIN
     INSERT INTO @gone (endpoint_id)
     SELECT DISTINCT m.endpoint_id
     FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-    WHERE NOT EXISTS (
+    -- Below 0 are dead letters.
+    WHERE m.endpoint_id > 0 AND NOT EXISTS (
         SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = m.endpoint_id);
     -- The transaction that deletes an endpoint may roll back. If the row cannot be read without waiting, the recheck is
     -- repeated.

@@ -1,12 +1,13 @@
 -- Every queue, with its readers as the processes last wrote them. The limit of readers is one for all processes.
 -- Takes: nothing
--- Gives: queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_activation_enabled, activation_procedure, max_queue_readers, readers_running, sessions_waiting, off_since (microseconds of UTC), off_by, off_reason
+-- Gives: queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_activation_enabled, activation_procedure, max_queue_readers, readers_running, sessions_waiting, off_since (microseconds of UTC), off_by, off_reason, dead_letters
 SELECT
     q.queue_id, q.name, q.is_receive_enabled, q.is_enqueue_enabled, q.is_retention_enabled,
     COALESCE(q.is_activation_enabled, CAST(0 AS bit)) AS is_activation_enabled, q.activation_procedure,
     COALESCE(m.max_queue_readers, q.max_queue_readers) AS max_queue_readers,
     m.tasks_running AS readers_running, m.tasks_waiting AS sessions_waiting,
-    DATEDIFF_BIG(microsecond, '1970-01-01', q.off_since) AS off_since, q.off_by, q.off_reason
+    DATEDIFF_BIG(microsecond, '1970-01-01', q.off_since) AS off_since, q.off_by, q.off_reason,
+    COALESCE(d.dead_letters, 0) AS dead_letters
 FROM dialoq.read_service_queues AS q
 LEFT JOIN (
     SELECT
@@ -15,4 +16,5 @@ LEFT JOIN (
     FROM dialoq.sys_dm_broker_queue_monitors
     GROUP BY queue_id
 ) AS m ON m.queue_id = q.queue_id
+LEFT JOIN (SELECT queue_name, COUNT_BIG(*) AS dead_letters FROM dialoq.dead_letters GROUP BY queue_name) AS d ON d.queue_name = q.name
 ORDER BY LOWER(q.name), q.queue_id

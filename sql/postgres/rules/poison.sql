@@ -169,19 +169,23 @@ BEGIN
     UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.conversation_group_id = p_group AND e.rollbacks <> 0;
     IF q.retry_then = 'QUEUE_OFF' THEN
         RETURN nullif(v_notices, '');
-    ELSIF q.retry_then = 'END_WITH_ERROR' THEN
+    ELSIF q.retry_then IN ('END_WITH_ERROR', 'DEAD_LETTER') THEN
         -- The conversation of the message that RECEIVE would give first.
         SELECT e.endpoint_id INTO v_first
         FROM dialoq.conversation_endpoint AS e
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
             AND EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id)
         ORDER BY e.priority DESC, e.conversation_handle LIMIT 1;
-        IF FOUND THEN
-            RETURN concat_ws(' ', dialoq.apply_pending(v_first), dialoq.end_endpoint(v_first, 60047, format('the message was '
+        IF v_first IS NULL THEN
+            RETURN NULL;
+        ELSIF q.retry_then = 'DEAD_LETTER' THEN
+            v_notices := dialoq.apply_pending(v_first);
+            PERFORM dialoq.bury_first(v_first, v_attempts, v_now);
+            RETURN v_notices;
+        END IF;
+        RETURN concat_ws(' ', dialoq.apply_pending(v_first), dialoq.end_endpoint(v_first, 60047, format('the message was '
                 'received %s times from queue ''%s'', and each time its transaction rolled back', v_attempts, q.name), false,
                 v_now));
-        END IF;
-        RETURN NULL;
     END IF;
     PERFORM dialoq.set_quarantined(p_group, true);
     RETURN NULL;

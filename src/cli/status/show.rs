@@ -59,6 +59,11 @@ fn queues(queues: &[QueueStatus]) -> String {
         text.push_str(&off(queue));
         text.push_str(&processes(queue));
     }
+    for queue in queues.iter().filter(|queue| queue.dead_letters > 0) {
+        let (number, plural) = (queue.dead_letters, if queue.dead_letters == 1 { "" } else { "s" });
+        let name = printable_name(&queue.name);
+        text.push_str(&format!("\n{name} has {number} dead letter{plural}: dialoq dead list --queue {name}"));
+    }
     text
 }
 

@@ -304,6 +304,7 @@ impl WriteSide {
                 Change::DeleteMessage { queuing_order } | Change::RetainMessage { queuing_order } => {
                     self.recent().forget(queuing_order);
                 }
+                Change::BuryMessage(row) => self.recent().forget(row.queuing_order),
                 Change::Work(WorkChange::InsertJob(row)) => self.recent_jobs.borrow_mut().keep(row),
                 Change::Work(WorkChange::FailJob { job_id, .. } | WorkChange::FinishJob { job_id, .. }) => {
                     self.recent_jobs.borrow_mut().forget(job_id);

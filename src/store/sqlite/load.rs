@@ -16,8 +16,8 @@ use crate::protocol::definition::{
     AfterRetries, AnyOr, ContractEntry, ExecuteAs, Pauses, QueueEvent, RetryPolicy, SentBy, Validation,
 };
 use crate::sql::sqlite::read::{
-    self, BROKER, DONE_UNITS, EVENT_NOTIFICATIONS, MESSAGE_TYPES, RECEIVE_SEQUENCES, RETAINED_ORPHANS, SERVICES,
-    TRANSMISSION_KEYS, XML_SCHEMA_COLLECTIONS,
+    self, BROKER, DEAD_LETTER_KEYS, DONE_UNITS, EVENT_NOTIFICATIONS, MESSAGE_TYPES, RECEIVE_SEQUENCES,
+    RETAINED_ORPHANS, SERVICES, TRANSMISSION_KEYS, XML_SCHEMA_COLLECTIONS,
 };
 use crate::sql::sqlite::rows::{self, DELETE_RECEIVE_SEQUENCE};
 use crate::time::Timestamp;
@@ -105,13 +105,13 @@ pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: 
         Ok(())
     })?;
     each(connection, MESSAGE_KEYS, |row| {
-        let delivery_class = match row.get::<_, u8>(2)? {
-            0 => DeliveryClass::Sequenced,
-            1 => DeliveryClass::Error,
-            2 => DeliveryClass::Timer,
-            other => return Err(rusqlite::Error::IntegralValueOutOfRange(2, other.into())),
-        };
-        restore.message(unsigned(row, 0)?, unsigned(row, 1)?, delivery_class, unsigned(row, 3)?, row.get(4)?);
+        let class = delivery_class(row, 2)?;
+        restore.message(unsigned(row, 0)?, unsigned(row, 1)?, class, unsigned(row, 3)?, row.get(4)?);
+        Ok(())
+    })?;
+    each(connection, DEAD_LETTER_KEYS, |row| {
+        let handle = ConversationHandle(id(row, 2)?);
+        restore.dead_letter(unsigned(row, 0)?, unsigned(row, 1)?, handle, delivery_class(row, 3)?, unsigned(row, 4)?);
         Ok(())
     })?;
     each(connection, TRANSMISSION_KEYS, |row| {
@@ -130,6 +130,15 @@ pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: 
     let mut restored = restore.finish(now)?;
     restored.repairs.append(repairs);
     Ok(Loaded { restored, orphans, marks })
+}
+
+fn delivery_class(row: &Row<'_>, column: usize) -> rusqlite::Result<DeliveryClass> {
+    match row.get::<_, u8>(column)? {
+        0 => Ok(DeliveryClass::Sequenced),
+        1 => Ok(DeliveryClass::Error),
+        2 => Ok(DeliveryClass::Timer),
+        other => Err(rusqlite::Error::IntegralValueOutOfRange(column, other.into())),
+    }
 }
 
 /// Whether a unit of that id has happened.

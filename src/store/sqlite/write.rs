@@ -2,7 +2,7 @@
 
 use super::options::Fault;
 use crate::catalog::{Activation, Contract, MessageType, Queue, Service};
-use crate::core::{Change, EndpointRow, MessageRow, TransmissionRow};
+use crate::core::{Change, DeadLetterRow, EndpointRow, MessageRow, TransmissionRow};
 use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, SentBy, Validation};
 use crate::sql::sqlite::rows;
 use rusqlite::{CachedStatement, Connection, Params, Result, params};
@@ -45,6 +45,9 @@ statements! {
     DeleteReceiveSequence = DELETE_RECEIVE_SEQUENCE;
     InsertMessage = INSERT_QUEUE_MESSAGE;
     DeleteMessage = DELETE_QUEUE_MESSAGE;
+    InsertDeadLetter = INSERT_DEAD_LETTER;
+    RedriveDeadLetter = REDRIVE_DEAD_LETTER;
+    DeleteDeadLetter = DELETE_DEAD_LETTER;
     RetainMessage = RETAIN_QUEUE_MESSAGE;
     InsertRetained = INSERT_RETAINED_MESSAGE;
     DeleteRetained = DELETE_RETAINED_MESSAGES;
@@ -134,6 +137,14 @@ impl<'c> Writer<'c> {
             Change::RetainMessage { queuing_order } => {
                 self.run(Write::RetainMessage, [int(*queuing_order)])?;
                 self.delete_message(*queuing_order)?;
+            }
+            Change::BuryMessage(row) => self.bury_message(row)?,
+            Change::RedriveMessage { queuing_order } => {
+                self.run(Write::RedriveDeadLetter, [int(*queuing_order)])?;
+                self.run(Write::DeleteDeadLetter, [int(*queuing_order)])?;
+            }
+            Change::DeleteDeadLetter { queuing_order } => {
+                self.run(Write::DeleteDeadLetter, [int(*queuing_order)])?;
             }
             Change::InsertRetained(row) => self.insert_retained(row)?,
             Change::DeleteRetained { endpoint_id } => drop(self.run(Write::DeleteRetained, [int(*endpoint_id)])?),
@@ -228,6 +239,28 @@ impl<'c> Writer<'c> {
     fn delete_message(&mut self, queuing_order: u64) -> Result<()> {
         self.run(Write::DeleteMessage, [int(queuing_order)])?;
         Ok(())
+    }
+
+    fn bury_message(&mut self, row: &DeadLetterRow) -> Result<()> {
+        self.run(
+            Write::InsertDeadLetter,
+            params![
+                int(row.queuing_order),
+                int(row.endpoint_id),
+                &*row.queue,
+                &*row.service,
+                &*row.far_service,
+                &*row.contract,
+                row.handle.0.as_bytes(),
+                row.conversation_id.0.as_bytes(),
+                row.group.0.as_bytes(),
+                row.priority,
+                row.attempts,
+                row.died_at.0,
+                row.reason.as_deref(),
+            ],
+        )?;
+        self.delete_message(row.queuing_order)
     }
 
     fn insert_retained(&mut self, row: &MessageRow) -> Result<()> {

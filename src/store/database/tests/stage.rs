@@ -49,6 +49,7 @@ static DIALECT: Dialect = Dialect {
         status: StatusTexts { broker: "", queues: "", monitors: "", levels: "", conversations: "", transmission: "" },
         doctor: DoctorTexts {
             disabled_queues: "",
+            dead_letters: "",
             quarantined: "",
             never_ended: "",
             waiting_messages: "",
@@ -56,7 +57,14 @@ static DIALECT: Dialect = Dialect {
             without_lifetime: "",
         },
         work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "", schedules: "" },
-        inspect: InspectTexts { deliveries: "", errors: "", messages: "", undelivered: "", endpoints: "" },
+        inspect: InspectTexts {
+            deliveries: "",
+            errors: "",
+            dead_letters: "",
+            messages: "",
+            undelivered: "",
+            endpoints: "",
+        },
     },
     lock_holder: "",
 };

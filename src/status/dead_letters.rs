@@ -1,0 +1,201 @@
+//! Dead letters: seen, redriven and purged, one by one or by a filter.
+
+use super::peek::PeekedBody;
+use super::{as_text, read};
+use crate::act::Act;
+use crate::broker::Broker;
+use crate::error::{Code, Result};
+use crate::id::{ConversationHandle, ConversationId, DeadLetterId, GroupId, MessageId};
+use crate::protocol::Verb;
+use crate::store::{SqlRow, SqlValue};
+use crate::time::Timestamp;
+use serde::Serialize;
+use std::time::Duration;
+
+/// The most dead letters that one call redrives, purges or shows.
+pub const MOST_DEAD_LETTERS: u32 = 100_000;
+/// How long one of many redrives waits for a session that holds the conversation group.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Which dead letters are meant; the default is all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeadLetterFilter {
+    /// This one.
+    pub letter: Option<DeadLetterId>,
+    /// Of this queue, by its name at their death.
+    pub queue: Option<String>,
+    /// Of this service, by its name at their death.
+    pub service: Option<String>,
+    /// Of this message type.
+    pub message_type: Option<String>,
+    /// Of this conversation, by the handle of the side that received it.
+    pub conversation: Option<ConversationHandle>,
+    /// Died before this moment.
+    pub before: Option<Timestamp>,
+}
+
+/// A message that a retry policy has taken out of its queue. Names and ids are those of the moment of its death.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// Names it.
+    pub dead_letter_id: DeadLetterId,
+    /// The queue it was in.
+    pub queue: String,
+    /// The service that received it.
+    pub service_name: String,
+    /// The service that sent it.
+    pub far_service: String,
+    /// The contract of its conversation.
+    pub service_contract_name: String,
+    /// The side that received it.
+    pub conversation_handle: ConversationHandle,
+    /// The conversation.
+    pub conversation_id: ConversationId,
+    /// The group of that side.
+    pub conversation_group_id: GroupId,
+    /// Whether it can be redriven: that side has not ended.
+    pub is_conversation_open: bool,
+    /// Its place in the conversation.
+    pub message_sequence_number: i64,
+    /// Its level, 1 to 10.
+    pub priority: u64,
+    /// Its type.
+    pub message_type_name: String,
+    /// Its id.
+    pub message_id: MessageId,
+    /// When it arrived. Serializes as UTC text with milliseconds.
+    #[serde(serialize_with = "as_text")]
+    pub message_enqueue_time: Timestamp,
+    /// When it died.
+    #[serde(serialize_with = "as_text")]
+    pub died_at: Timestamp,
+    /// How often it was received.
+    pub attempts: u64,
+    /// Why the last attempt failed, if its caller said so.
+    pub reason: Option<String>,
+    /// Its body, as far as it was read.
+    #[serde(flatten)]
+    pub body: PeekedBody,
+}
+
+/// What became of a redrive of many.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Redriven {
+    /// How many went back to their queues.
+    pub redriven: u64,
+    /// How many stay, because their conversation has ended.
+    pub ended: u64,
+    /// How many were redriven or purged by others meanwhile.
+    pub gone: u64,
+    /// How many were left alone, because a session held them or their conversation group for too long.
+    pub held: u64,
+}
+
+impl Broker {
+    /// Dead letters in the order in which their messages arrived, at most `top`, with at most `body_bytes` of each body. No
+    /// lock is taken.
+    ///
+    /// # Errors
+    /// Those of [`Broker::query`].
+    pub async fn dead_letters(&self, filter: &DeadLetterFilter, top: u32, body_bytes: u32) -> Result<Vec<DeadLetter>> {
+        let text = |text: Option<String>| text.map_or(SqlValue::Null, SqlValue::Text);
+        let number = |number: Option<i64>| number.map_or(SqlValue::Null, SqlValue::Integer);
+        let DeadLetterFilter { letter, queue, service, message_type, conversation, before } = filter;
+        let params = vec![
+            text(queue.clone()),
+            text(service.clone()),
+            text(message_type.clone()),
+            text(conversation.map(|handle| handle.to_string())),
+            number(letter.map(|letter| i64::try_from(letter.0).unwrap_or(i64::MAX))),
+            number(before.map(|before| before.0)),
+            SqlValue::Integer(i64::from(body_bytes.min(i32::MAX as u32))),
+            SqlValue::Integer(i64::from(top.clamp(1, MOST_DEAD_LETTERS))),
+        ];
+        let query = self.shared_store().texts().inspect.dead_letters;
+        self.query(query, params).await?.rows.iter().map(dead_letter).collect()
+    }
+
+    /// Redrives the dead letters of a filter, in the order in which they arrived, one commit each: see
+    /// [`Act::redrive_dead_letter`]. Those whose conversation has ended stay. Each waits at most five seconds for a session
+    /// that holds its conversation group. At most [`MOST_DEAD_LETTERS`] at a time.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
+    /// # use dialoq::{Act, status::DeadLetterFilter};
+    /// # let broker = dialoq::testing::TestBroker::in_memory().await?;
+    /// broker.execute("CREATE QUEUE q WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER); CREATE SERVICE s ON QUEUE q ([DEFAULT])").await?;
+    /// let dialog = broker.begin_dialog("s", "s").await?;
+    /// broker.send(dialog, "DEFAULT", "x").await?;
+    /// let tx = broker.begin().await?;
+    /// tx.receive("q").await?;
+    /// tx.rollback().await?;
+    /// let filter = DeadLetterFilter { queue: Some("q".into()), ..DeadLetterFilter::default() };
+    /// assert_eq!(broker.dead_letters(&filter, 10, 1024).await?[0].body.bytes, b"x");
+    /// assert_eq!(broker.redrive_dead_letters(&filter).await?.redriven, 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the store; then letters before the failure are redriven.
+    pub async fn redrive_dead_letters(&self, filter: &DeadLetterFilter) -> Result<Redriven> {
+        let mut done = Redriven::default();
+        for letter in self.dead_letters(filter, MOST_DEAD_LETTERS, 0).await? {
+            if !letter.is_conversation_open {
+                done.ended += 1;
+                continue;
+            }
+            let redrive = Verb::RedriveDeadLetter { letter: letter.dead_letter_id };
+            match tokio::time::timeout(PATIENCE, self.submit(vec![redrive])).await {
+                Ok(Ok(_)) => done.redriven += 1,
+                Ok(Err(error)) if error.code() == Code::DEAD_LETTER_WITHOUT_CONVERSATION => done.ended += 1,
+                Ok(Err(error)) if error.code() == Code::DEAD_LETTER_NOT_FOUND => done.gone += 1,
+                Ok(Err(error)) if error.is_retryable() => done.held += 1,
+                Ok(Err(error)) => return Err(error),
+                Err(_) => done.held += 1,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Removes the dead letters of a filter for good, one commit each. Returns how many; those that another transaction
+    /// redrives or purges meanwhile are left out. At most [`MOST_DEAD_LETTERS`] at a time.
+    ///
+    /// # Errors
+    /// Those of the store; then letters before the failure are purged.
+    pub async fn purge_dead_letters(&self, filter: &DeadLetterFilter) -> Result<u64> {
+        let mut purged = 0;
+        for letter in self.dead_letters(filter, MOST_DEAD_LETTERS, 0).await? {
+            match self.purge_dead_letter(letter.dead_letter_id).await {
+                Ok(()) => purged += 1,
+                Err(error) if [Code::DEAD_LETTER_NOT_FOUND, Code::DEAD_LETTER_LOCKED].contains(&error.code()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(purged)
+    }
+}
+
+fn dead_letter(row: &SqlRow) -> Result<DeadLetter> {
+    Ok(DeadLetter {
+        dead_letter_id: DeadLetterId(super::count(row, "dead_letter_id")?),
+        queue: row.get("queue_name")?,
+        service_name: row.get("service_name")?,
+        far_service: row.get("far_service_name")?,
+        service_contract_name: row.get("service_contract_name")?,
+        conversation_handle: ConversationHandle(read::id(row, "conversation_handle")?),
+        conversation_id: ConversationId(read::id(row, "conversation_id")?),
+        conversation_group_id: GroupId(read::id(row, "conversation_group_id")?),
+        is_conversation_open: read::is(row, "is_conversation_open")?,
+        message_sequence_number: row.get("sequence")?,
+        priority: super::count(row, "priority")?,
+        message_type_name: row.get::<Option<String>>("message_type_name")?.unwrap_or_default(),
+        message_id: MessageId(read::id(row, "message_id")?),
+        message_enqueue_time: read::time(row, "enqueued_at")?,
+        died_at: read::time(row, "died_at")?,
+        attempts: super::count(row, "attempts")?,
+        reason: row.get("reason")?,
+        body: PeekedBody::read(row)?,
+    })
+}
