@@ -67,10 +67,11 @@ async fn main() -> Result<()> {
     let letters = broker.dead_letters(&DeadLetterFilter::default(), 10, 1024).await?;
     let [letter] = &letters[..] else { panic!("one dead letter, not {letters:?}") };
     println!(
-        "dead letter of queue {}: {} after {} attempts",
+        "dead letter of queue {}: {} after {} attempts, because {}",
         letter.queue,
         String::from_utf8_lossy(&letter.body.bytes),
-        letter.attempts
+        letter.attempts,
+        letter.reason.as_deref().unwrap_or("nobody said why"),
     );
     for finding in broker.doctor().await? {
         println!("doctor: {}", finding.what);

@@ -488,7 +488,7 @@ impl Tx {
             Step::Idle(session) => match refusal {
                 None => session.commit().await,
                 Some(refusal) => {
-                    session.rollback().await?;
+                    session.rollback(Some(refusal.to_string().into())).await?;
                     Err(refusal)
                 }
             },
@@ -502,8 +502,21 @@ impl Tx {
     /// # Errors
     /// Those of the store. A transaction that has ended is rolled back already, which is no error.
     pub async fn rollback(self) -> Result<()> {
+        self.roll_back(None).await
+    }
+
+    /// The same, and says why: if a message that it received becomes a dead letter by this rollback, the reason is kept with
+    /// it, up to 1000 characters. Handlers and programs do so with their error.
+    ///
+    /// # Errors
+    /// As [`Tx::rollback`].
+    pub async fn rollback_because(self, reason: impl Into<Arc<str>>) -> Result<()> {
+        self.roll_back(Some(reason.into())).await
+    }
+
+    async fn roll_back(self, reason: Option<Arc<str>>) -> Result<()> {
         match self.state.into_inner().step {
-            Step::Idle(session) => session.rollback().await,
+            Step::Idle(session) => session.rollback(reason).await,
             Step::Busy(_) | Step::Ended => Ok(()),
         }
     }

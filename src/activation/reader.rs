@@ -138,7 +138,7 @@ async fn serve_batch(
         if !context.has_ended().await
             && let Err(error) = serve_message(session, server, &context, options).await
         {
-            context.into_tx().rollback().await?;
+            context.into_tx().rollback_because(error.message()).await?;
             return Err(error);
         }
         // A handler may have ignored the error, but the transaction cannot commit.

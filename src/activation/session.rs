@@ -312,10 +312,10 @@ impl StoreTx for SlotTx {
         })
     }
 
-    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn rollback(self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             let Some(tx) = self.0.lock().await.take() else { return Ok(()) };
-            tx.rollback().await
+            tx.rollback(reason).await
         })
     }
 }

@@ -248,12 +248,12 @@ impl Redrive {
         }
         let mut text = format!("redrove {}", dead_letters(done.redriven));
         for (number, why) in [
-            (done.ended, "stay, because their conversations have ended"),
-            (done.gone, "were gone meanwhile"),
-            (done.held, "stay, because other sessions hold them"),
+            (done.ended, "whose conversation has ended"),
+            (done.gone, "that were gone meanwhile"),
+            (done.held, "that other sessions hold"),
         ] {
             if number > 0 {
-                text.push_str(&format!("; {number} {why}"));
+                text.push_str(&format!("; left {number} {why}"));
             }
         }
         output.text(&text)

@@ -14,6 +14,9 @@ use crate::time::Timestamp;
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// The most characters of a reason that are kept.
+const MOST_REASON: usize = 1000;
+
 /// What memory has of a dead letter; its body is in its row.
 #[derive(Debug, Clone)]
 pub(super) struct DeadLetter {
@@ -32,6 +35,7 @@ impl Core {
         group: u32,
         queue_id: i32,
         attempts: u16,
+        reason: Option<&str>,
         now: Timestamp,
         effects: &mut Effects,
     ) {
@@ -68,7 +72,7 @@ impl Core {
             priority: endpoint.priority,
             attempts,
             died_at: now,
-            reason: None,
+            reason: reason.map(|reason| reason.chars().take(MOST_REASON).collect::<String>().into()),
         })));
         self.dead_letters.insert(queuing_order, DeadLetter { endpoint_id, handle, delivery_class, sequence, owner: 0 });
     }

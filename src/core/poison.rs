@@ -27,7 +27,9 @@ impl Core {
                 for &group in &session.received_groups {
                     if self.groups.get(group).is_some_and(|group| group.queue_id == queue_id) {
                         match policy {
-                            Some(policy) => self.retry_group(group, queue_id, policy, now, effects),
+                            Some(policy) => {
+                                self.retry_group(group, queue_id, policy, session.reason.as_deref(), now, effects);
+                            }
                             None => self.count_group_rollback(group),
                         }
                     }
@@ -54,7 +56,15 @@ impl Core {
     }
 
     /// An attempt at a group has failed: the group pauses, or the policy gives up.
-    fn retry_group(&mut self, group: u32, queue_id: i32, policy: RetryPolicy, now: Timestamp, effects: &mut Effects) {
+    fn retry_group(
+        &mut self,
+        group: u32,
+        queue_id: i32,
+        policy: RetryPolicy,
+        reason: Option<&str>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
         let attempts = self.groups[group].rollbacks.saturating_add(1);
         if attempts < policy.max_attempts {
             self.set_group_rollbacks(group, attempts);
@@ -66,7 +76,7 @@ impl Core {
             AfterRetries::Quarantine => self.set_quarantined(group, true),
             AfterRetries::QueueOff => self.disable_queue(queue_id, now, effects),
             AfterRetries::EndWithError => self.end_first(group, queue_id, attempts, now, effects),
-            AfterRetries::DeadLetter => self.bury_first(group, queue_id, attempts, now, effects),
+            AfterRetries::DeadLetter => self.bury_first(group, queue_id, attempts, reason, now, effects),
         }
     }
 

@@ -34,6 +34,8 @@ pub struct Session {
     pub(super) received_queues: SmallVec<[i32; 2]>,
     /// Groups from which rows were received, by the same rule.
     pub(super) received_groups: BTreeSet<u32>,
+    /// Why it is rolled back, if its caller said so.
+    pub(super) reason: Option<Arc<str>>,
 }
 
 /// A position in a session's log to roll back to.
@@ -128,7 +130,13 @@ impl Session {
             moved: BTreeSet::new(),
             received_queues: SmallVec::new(),
             received_groups: BTreeSet::new(),
+            reason: None,
         }
+    }
+
+    /// Says why it will be rolled back.
+    pub fn set_reason(&mut self, reason: Option<Arc<str>>) {
+        self.reason = reason;
     }
 
     pub(super) fn overlay(&self, endpoint: u32) -> Option<&Overlay> {

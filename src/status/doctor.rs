@@ -176,7 +176,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
             "do what the status says, or END the conversations that send them WITH ERROR".to_owned(),
         ),
         FindingKind::DeadLetters => (
-            format!("{} of queue '{subject}' wait for a human, the first for {age}", many("dead letter")),
+            format!("queue '{subject}' has {}, the first for {age}", many("dead letter")),
             format!(
                 "look at them with `dialoq dead list --queue {subject}`, mend what failed, then `dialoq dead redrive` or \
                  `dialoq dead purge`"

@@ -269,7 +269,7 @@ impl StoreTx for FakeTx {
         Box::pin(async { Ok(()) })
     }
 
-    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn rollback(self: Box<Self>, _: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
         self.store.state.lock().unwrap().rollbacks += 1;
         Box::pin(async { Ok(()) })
     }

@@ -240,11 +240,11 @@ macro_rules! forward {
 }
 
 macro_rules! forward_end {
-    ($self:ident, $request:expr, $method:ident) => {{
+    ($self:ident, $request:expr, $method:ident($($argument:ident)?)) => {{
         let Self { mut layer, inner } = *$self;
         let call = layer.before($request);
         // A refusal drops the transaction, which rolls it back.
-        around(call, move || inner.$method(), none, move |call, done| layer.after(call, done))
+        around(call, move || inner.$method($($argument)?), none, move |call, done| layer.after(call, done))
     }};
 }
 
@@ -252,10 +252,10 @@ impl<L: TxLayer> StoreTx for LayeredTx<L> {
     tx_methods!(forward);
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        forward_end!(self, TxRequest::Commit, commit)
+        forward_end!(self, TxRequest::Commit, commit())
     }
 
-    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        forward_end!(self, TxRequest::Rollback, rollback)
+    fn rollback(self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
+        forward_end!(self, TxRequest::Rollback, rollback(reason))
     }
 }

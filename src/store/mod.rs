@@ -136,8 +136,9 @@ pub trait StoreTx: Send {
     /// Makes all work durable, wholly or not at all.
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 
-    /// Undoes all work and answers when the locks are free.
-    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+    /// Undoes all work and answers when the locks are free. The reason is kept with the messages that become dead letters by
+    /// this rollback.
+    fn rollback(self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>>;
 }
 
 /// The name of a work queue on the board of activity: no queue's name begins with this character.

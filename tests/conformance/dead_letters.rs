@@ -100,6 +100,25 @@ case!(after_the_last_attempt_the_message_is_a_dead_letter_and_its_conversation_g
     assert_eq!(t.receive("QI").await?.texts(), ["reply"]);
 });
 
+case!(a_dead_letter_says_why_if_the_rollback_did, [291], async |t| {
+    policy(&t, 2).await?;
+    let pair = t.pair().await?;
+    t.send(pair.initiator, "Text", "a").await?;
+    t.send(pair.initiator, "Text", "b").await?;
+    let long = "é".repeat(2_000);
+    for reason in ["the first attempt", "no stock: 'A-1' \u{1F4E6}", "a third", &long] {
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive_top("QT", 1).await?.len(), 1);
+        tx.0.rollback_because(reason).await?;
+    }
+    let reasons: Vec<_> = letters(&t).await?.iter().map(|row| row.text("reason")).collect();
+    assert_eq!(
+        reasons,
+        ["no stock: 'A-1' \u{1F4E6}", &long[..2_000]],
+        "that of the last attempt, up to 1000 characters"
+    );
+});
+
 case!(a_redriven_message_comes_before_those_that_came_after_it, [292], async |t| {
     let pair = dead(&t, &["first"], &["second", "third"]).await?;
     redrive(&t, letter(&t).await?).await?;

@@ -7,7 +7,7 @@
 -- Moves the message that RECEIVE would give first of a conversation into the dead letters. The caller holds the group's lock.
 -- Locks: none
 CREATE PROCEDURE dialoq.bury_first
-    @endpoint_id bigint, @attempts int, @now datetime2(6)
+    @endpoint_id bigint, @attempts int, @reason nvarchar(max), @now datetime2(6)
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -23,10 +23,10 @@ BEGIN
     SELECT @group = e.conversation_group_id FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     INSERT INTO dialoq.dead_letter (
         queuing_order, endpoint_id, delivery_class, queue_name, service_name, far_service_name, service_contract_name,
-        conversation_handle, conversation_id, conversation_group_id, priority, attempts, died_at
+        conversation_handle, conversation_id, conversation_group_id, priority, attempts, died_at, reason
     )
     SELECT @order, e.endpoint_id, @delivery_class, COALESCE(q.name, N''), s.name, e.far_service, COALESCE(c.name, N''),
-        e.conversation_handle, e.conversation_id, e.conversation_group_id, e.priority, @attempts, @now
+        e.conversation_handle, e.conversation_id, e.conversation_group_id, e.priority, @attempts, @now, LEFT(@reason, 1000)
     FROM dialoq.conversation_endpoint AS e
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id

@@ -118,7 +118,7 @@ GO
 -- Counts a rollback against a group of a queue with a retry policy: the group pauses, or the policy gives up.
 -- Locks: the group, without waiting; a group that another transaction holds is passed over; those of disable_queue
 CREATE PROCEDURE dialoq.retry_group
-    @queue_id int, @group uniqueidentifier, @notices nvarchar(max) OUTPUT
+    @queue_id int, @group uniqueidentifier, @reason nvarchar(max), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -167,7 +167,7 @@ BEGIN
         EXEC dialoq.apply_pending @first, @notices OUTPUT;
         IF @then = N'DEAD_LETTER'
         BEGIN
-            EXEC dialoq.bury_first @first, @attempts, @now;
+            EXEC dialoq.bury_first @first, @attempts, @reason, @now;
             RETURN;
         END
         SET @description = CONCAT(N'the message was received ', @attempts, N' times from queue ''', @name,
@@ -183,7 +183,7 @@ GO
 -- that it received from, or with quarantine one for each of its groups there. The first session that counts it locks
 -- the attempt; for others this does nothing.
 CREATE PROCEDURE dialoq.count_attempt
-    @attempt_id uniqueidentifier, @notices nvarchar(max) OUTPUT
+    @attempt_id uniqueidentifier, @reason nvarchar(max), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -220,7 +220,7 @@ BEGIN
             SELECT TOP (1) @number = g.row_number, @group = g.group_id
             FROM @gone AS g WHERE g.queue_id = @queue_id AND g.row_number > @number ORDER BY g.row_number;
             IF @group IS NULL BREAK;
-            IF @is_retried = 1 EXEC dialoq.retry_group @queue_id, @group, @notices OUTPUT;
+            IF @is_retried = 1 EXEC dialoq.retry_group @queue_id, @group, @reason, @notices OUTPUT;
             ELSE EXEC dialoq.count_against_group @group;
         END
     END

@@ -63,7 +63,7 @@ BEGIN
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
         EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-        IF @is_locked = 1 EXEC dialoq.count_attempt @attempt_id, @notices OUTPUT;
+        IF @is_locked = 1 EXEC dialoq.count_attempt @attempt_id, NULL, @notices OUTPUT;
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();

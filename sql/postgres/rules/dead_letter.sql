@@ -2,7 +2,7 @@
 -- Takes, Gives, Errors, Locks: see each function
 
 -- Moves the message that RECEIVE would give first of a conversation into the dead letters. The caller holds the group's lock.
-CREATE OR REPLACE FUNCTION dialoq.bury_first(p_endpoint_id bigint, p_attempts integer, p_now timestamptz) RETURNS void
+CREATE OR REPLACE FUNCTION dialoq.bury_first(p_endpoint_id bigint, p_attempts integer, p_reason text, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     v_row tid := (
@@ -14,10 +14,10 @@ BEGIN
     )
     INSERT INTO dialoq.dead_letter (
         queuing_order, endpoint_id, delivery_class, sequence, queue_name, service_name, far_service_name, service_contract_name,
-        conversation_handle, conversation_id, conversation_group_id, priority, attempts, died_at,
+        conversation_handle, conversation_id, conversation_group_id, priority, attempts, died_at, reason,
         message_type_id, message_id, enqueued_at, body, trace)
     SELECT g.queuing_order, g.endpoint_id, g.delivery_class, g.sequence, coalesce(q.name, ''), s.name, e.far_service,
-        coalesce(c.name, ''), e.conversation_handle, e.conversation_id, e.conversation_group_id, e.priority, p_attempts, p_now,
+        coalesce(c.name, ''), e.conversation_handle, e.conversation_id, e.conversation_group_id, e.priority, p_attempts, p_now, left(p_reason, 1000),
         g.message_type_id, g.message_id, g.enqueued_at, g.body, g.trace
     FROM gone AS g
     JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = p_endpoint_id

@@ -56,7 +56,7 @@ $$;
 -- RECEIVE (then the number of its subtransaction is that of an aborted one), and a count under the lock of another holder
 -- would be lost.
 -- Gives: notices
-CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid, p_reason text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_row record;
@@ -78,7 +78,7 @@ BEGIN
         FROM gone AS g WHERE g.status IN ('aborted', 'committed') GROUP BY g.queue_id, g.status ORDER BY g.queue_id, g.status DESC
     LOOP
         IF v_row.status = 'aborted' THEN
-            v_notices := concat_ws(' ', v_notices, dialoq.count_against(v_row.queue_id, v_row.groups));
+            v_notices := concat_ws(' ', v_notices, dialoq.count_against(v_row.queue_id, v_row.groups, p_reason));
         ELSE
             PERFORM dialoq.forget_rollbacks(v_row.queue_id);
             UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
@@ -90,7 +90,7 @@ END $$;
 
 -- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or put the
 -- guilty group into quarantine. Groups that another transaction holds are passed over.
-CREATE OR REPLACE FUNCTION dialoq.count_against(p_queue_id integer, p_groups uuid[]) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.count_against(p_queue_id integer, p_groups uuid[], p_reason text DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_queue record;
@@ -107,7 +107,7 @@ BEGIN
     IF v_queue.is_retried THEN
         FOREACH v_group IN ARRAY p_groups LOOP
             CONTINUE WHEN NOT dialoq.try_lock_group(v_group);
-            v_notices := concat_ws(' ', v_notices, dialoq.retry_group(p_queue_id, v_group));
+            v_notices := concat_ws(' ', v_notices, dialoq.retry_group(p_queue_id, v_group, p_reason));
         END LOOP;
         RETURN v_notices;
     END IF;
@@ -133,7 +133,7 @@ END $$;
 -- Counts a rollback against a group of a queue with a retry policy: the group pauses, or the policy gives up. The caller
 -- holds the group's lock.
 -- Gives: notices
-CREATE OR REPLACE FUNCTION dialoq.retry_group(p_queue_id integer, p_group uuid) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.retry_group(p_queue_id integer, p_group uuid, p_reason text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     q dialoq.service_queue;
@@ -180,7 +180,7 @@ BEGIN
             RETURN NULL;
         ELSIF q.retry_then = 'DEAD_LETTER' THEN
             v_notices := dialoq.apply_pending(v_first);
-            PERFORM dialoq.bury_first(v_first, v_attempts, v_now);
+            PERFORM dialoq.bury_first(v_first, v_attempts, p_reason, v_now);
             RETURN v_notices;
         END IF;
         RETURN concat_ws(' ', dialoq.apply_pending(v_first), dialoq.end_endpoint(v_first, 60047, format('the message was '

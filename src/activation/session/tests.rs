@@ -151,7 +151,7 @@ impl StoreTx for RecorderTx {
         Box::pin(async { Ok(()) })
     }
 
-    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn rollback(self: Box<Self>, _: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
         self.called("rollback");
         Box::pin(async { Ok(()) })
     }
@@ -192,7 +192,7 @@ async fn call_all(store: &dyn Store) {
     tx.savepoint("s").await.unwrap();
     tx.rollback_to("s").await.unwrap();
     tx.commit().await.unwrap();
-    store.begin().await.unwrap().rollback().await.unwrap();
+    store.begin().await.unwrap().rollback(None).await.unwrap();
     assert_eq!(store.query(statement()).await.unwrap_err().code(), Code::STORE_CLOSED);
     store.run_sql(statement()).await.unwrap();
     store.catalog();

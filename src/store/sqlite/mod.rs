@@ -401,7 +401,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let mut tx = self.begin().await?;
             if !tx.claim(unit_id).await? {
-                tx.rollback().await?;
+                tx.rollback(None).await?;
                 return Ok(None);
             }
             let mut outcomes = Vec::with_capacity(unit.len());

@@ -419,8 +419,11 @@ impl StoreTx for SqliteTx {
         Box::pin(self.end())
     }
 
-    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn rollback(mut self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
+            if let Some(session) = &mut self.session {
+                session.set_reason(reason);
+            }
             match self.order_rollback()? {
                 None => Ok(()),
                 Some(receiver) => super::answered(&self.store.engine, receiver).await.map(drop),

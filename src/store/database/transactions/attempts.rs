@@ -105,9 +105,9 @@ impl Attempt {
         AttemptEnd { calls, is_unnoted: withdrawn > 0 }
     }
 
-    /// The call after a rollback.
-    pub(in crate::store::database) fn count(&self) -> Call<'static> {
-        Call { name: "count_rollback", args: vec![Arg::Uuid(self.id)] }
+    /// The call after a rollback, with its reason.
+    pub(in crate::store::database) fn count<'a>(&self, reason: Option<&'a str>) -> Call<'a> {
+        Call { name: "count_rollback", args: vec![Arg::Uuid(self.id), reason.map_or(Arg::Null, Arg::Text)] }
     }
 }
 

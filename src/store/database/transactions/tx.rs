@@ -42,6 +42,8 @@ struct Session {
     last_savepoint: u32,
     /// Whether locks are the session's, because there are savepoints.
     holds_locks: bool,
+    /// Why it is rolled back, if its caller said so.
+    rollback_reason: Option<Arc<str>>,
     /// What it has received, for the count of rollbacks.
     attempt: Option<Attempt>,
     /// The user's own SQL has run.
@@ -124,6 +126,7 @@ impl Session {
             savepoints: Vec::new(),
             last_savepoint: BEFORE_THE_VERB,
             holds_locks: false,
+            rollback_reason: None,
             attempt: None,
             ran_users_sql: false,
             steps_done: 0,
@@ -222,7 +225,7 @@ impl Session {
         let mut notices = Notices::default();
         self.taken.clear();
         if let Some(attempt) = self.attempt.take() {
-            match self.database.control.call(attempt.count()).await {
+            match self.database.control.call(attempt.count(self.rollback_reason.as_deref())).await {
                 Ok(rows) => notices.extend(notices_in(&rows)),
                 Err(failure) => {
                     tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");
@@ -624,9 +627,10 @@ impl StoreTx for DatabaseTx {
         })
     }
 
-    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn rollback(mut self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             let Some(mut session) = self.session.take().filter(|session| !session.has_ended) else { return Ok(()) };
+            session.rollback_reason = reason;
             let undo = async move {
                 session.end_quietly(true).await;
                 Ok(())

@@ -122,13 +122,13 @@ pub(super) enum TxStep {
     Savepoint(String),
     RollbackTo(String),
     Commit,
-    Rollback,
+    Rollback { reason: Option<Arc<str>> },
 }
 
 impl TxStep {
     /// Whether it ends the transaction.
     pub(super) fn is_last(&self) -> bool {
-        matches!(self, Self::Commit | Self::Rollback)
+        matches!(self, Self::Commit | Self::Rollback { .. })
     }
 }
 

@@ -99,12 +99,12 @@ impl StoreTx for RemoteTx {
         })
     }
 
-    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn rollback(mut self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             if !self.is_begun {
                 return Ok(());
             }
-            let done = self.done(TxStep::Rollback).await;
+            let done = self.done(TxStep::Rollback { reason }).await;
             self.has_ended = true;
             // A transaction whose owner has gone is rolled back by its end.
             done.or_else(|error| if error.code() == Code::OWNER_GONE { Ok(()) } else { Err(error) })

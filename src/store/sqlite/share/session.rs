@@ -445,7 +445,7 @@ async fn transaction(store: Arc<SqliteStore>, peer: Peer, mut steps: mpsc::Unbou
 async fn run_step(mut open: Box<dyn StoreTx>, step: TxStep, home: &mut Option<Box<dyn StoreTx>>) -> Result<Answer> {
     let answer = match step {
         TxStep::Commit => return open.commit().await.map(|()| Answer::Done),
-        TxStep::Rollback => return open.rollback().await.map(|()| Answer::Done),
+        TxStep::Rollback { reason } => return open.rollback(reason).await.map(|()| Answer::Done),
         TxStep::Execute(verb) => open.execute(verb).await.map(|outcome| outcomes(vec![outcome])),
         TxStep::Sql(sql) => open.sql(sql.into()).await.map(Answer::Changed),
         TxStep::Query(sql) => open.query(sql.into()).await.map(|rows| Answer::Rows(rows.into())),
