@@ -40,9 +40,6 @@ impl Core {
             return;
         }
         let endpoint = &mut self.endpoints[place];
-        if endpoint.receive_sequence != next {
-            endpoint.separate_rows();
-        }
         endpoint.receive_sequence = next;
         // An opening finds rows below this number, and takes the gaps among them for accepted.
         let endpoint_id = endpoint.endpoint_id;
