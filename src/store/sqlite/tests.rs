@@ -215,7 +215,7 @@ async fn a_verb_waits_for_a_locked_group() {
     tx.commit().await.unwrap();
     unit.await.unwrap();
     verb.await.unwrap();
-    other.rollback().await.unwrap();
+    other.rollback(None).await.unwrap();
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["first", "second"]);
 }
 

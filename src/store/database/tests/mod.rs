@@ -231,7 +231,7 @@ async fn a_receive_is_noted_before_it_is_seen_and_counted_if_it_is_rolled_back()
     received_in_a_transaction(&stage, &store).await.commit().await.unwrap();
     assert_eq!(stage.asked(&of), ["receive", "begin_attempt", "commit_attempt", "commit_receives 1", "commit"]);
     let rolled_back = ["receive", "begin_attempt", "rollback", "count_rollback"];
-    received_in_a_transaction(&stage, &store).await.rollback().await.unwrap();
+    received_in_a_transaction(&stage, &store).await.rollback(None).await.unwrap();
     assert_eq!(stage.asked(&of)[5..], rolled_back);
     drop(received_in_a_transaction(&stage, &store).await);
     stage.until_asked("count_rollback", 2).await;
@@ -248,7 +248,7 @@ async fn a_transaction_that_ends_soon_is_noted_only_if_it_rolls_back() {
     received_in_a_transaction(&stage, &store).await.commit().await.unwrap();
     assert_eq!(stage.asked(&of), ["receive", "commit_receives 1", "commit"]);
     let rolled_back = ["receive", "begin_attempt", "rollback", "count_rollback"];
-    received_in_a_transaction(&stage, &store).await.rollback().await.unwrap();
+    received_in_a_transaction(&stage, &store).await.rollback(None).await.unwrap();
     assert_eq!(stage.asked(&of)[3..], rolled_back);
     drop(received_in_a_transaction(&stage, &store).await);
     stage.until_asked("count_rollback", 2).await;

@@ -92,7 +92,7 @@ fn calls() -> Vec<Call> {
             TxStep::Savepoint("s".to_owned()),
             TxStep::RollbackTo(String::new()),
             TxStep::Commit,
-            TxStep::Rollback,
+            TxStep::Rollback { reason: Some("a reason".into()) },
         ];
         steps.extend(verbs().into_iter().map(TxStep::Execute));
         steps

@@ -178,7 +178,7 @@ async fn a_group_that_a_transaction_has_taken_does_not_count_as_ready() {
         let mut tx = store.begin().await.unwrap();
         tx.execute(verb).await.unwrap();
         assert_eq!(ready(), 0);
-        tx.rollback().await.unwrap();
+        tx.rollback(None).await.unwrap();
     }
 }
 

@@ -80,7 +80,7 @@ async fn assert_fails_alone(store: &SqliteStore, handle: ConversationHandle, uni
         refused = refused.or(bad.sql(sql(text)).await.err());
     }
     bad.execute(send(handle, "never")).await.unwrap();
-    let bad = if refused.is_some() { bad.rollback() } else { bad.commit() };
+    let bad = if refused.is_some() { bad.rollback(None) } else { bad.commit() };
     let (good, bad, last) = tokio::join!(good.commit(), bad, last.commit());
     assert_eq!(bad.err().or(refused).expect("it is refused").code(), Code::USER_SQL_FAILED, "{unit:?}");
     good.unwrap();
@@ -234,5 +234,5 @@ async fn a_statement_is_checked_at_once_unless_one_before_it_makes_tables() {
     tx.sql(sql("create table earlier (id integer primary key)")).await.unwrap();
     tx.rollback_to("before").await.unwrap();
     assert_eq!(tx.sql(insert()).await.unwrap_err().code(), Code::USER_SQL_FAILED);
-    tx.rollback().await.unwrap();
+    tx.rollback(None).await.unwrap();
 }

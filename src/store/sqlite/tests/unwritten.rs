@@ -101,7 +101,7 @@ async fn a_rollback_signals_returned_messages_before_it_is_answered() {
     assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["one"]);
     let mut signal: BoxFuture<'_, ()> = Box::pin(store.activity().queue("to").register(true));
     assert_pending(&mut signal);
-    tx.rollback().await.unwrap();
+    tx.rollback(None).await.unwrap();
     assert!(is_ready(&mut signal));
 }
 
@@ -314,7 +314,7 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
     }
     sent.await.unwrap();
     assert_eq!(counts.dropped.load(SeqCst), 1, "the transaction has given it back");
-    tx.rollback().await.unwrap();
+    tx.rollback(None).await.unwrap();
     let mut received = store.submit(vec![receive()]);
     {
         let mut write = store.engine.write.lock().unwrap();

@@ -194,7 +194,7 @@ async fn in_memory_others_read_and_write_beside_an_open_transaction() {
         assert!(store.query(sql("select * from made")).await.is_err());
         store.run_sql(sql("insert into t values (2)")).await.unwrap();
     }
-    tx.rollback().await.unwrap();
+    tx.rollback(None).await.unwrap();
     assert_eq!(count(&store, "select sum(n) from t").await, 20);
 }
 
