@@ -71,7 +71,7 @@ async fn main() -> Result<()> {
         letter.queue,
         String::from_utf8_lossy(&letter.body.bytes),
         letter.attempts,
-        letter.reason.as_deref().unwrap_or("nobody said why"),
+        letter.reason.as_deref().unwrap_or("an unknown reason"),
     );
     for finding in broker.doctor().await? {
         println!("doctor: {}", finding.what);
