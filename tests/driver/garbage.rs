@@ -125,6 +125,9 @@ fn values(of: &str, material: &Material) -> Vec<String> {
             "'4713-01-01 00:00:00+00 BC'",
             "'294276-12-31 23:59:59+00'",
         ]),
+        "jsonb" => {
+            strings(&["'null'", "'{}'", "'[[[]]]'", "'\"x\"'", "'1e400'", "'{\"a\": \"\\u00e4\\ud834\\udd1e\"}'"])
+        }
         other => panic!("there is no garbage of type {other}; add some here"),
     }
 }

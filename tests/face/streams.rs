@@ -106,7 +106,7 @@ async fn a_confirmed_commit_that_fails_is_an_item_of_the_stream_and_its_message_
     assert_eq!(number(&again), 1);
     conflicting(again).await;
     assert_eq!(arrivals.settled().await.unwrap_err().code(), Code::DEADLOCK);
-    assert_eq!(arrivals.settled().await.map_err(|error| error.code()), Ok(()), "it was told once");
+    assert_eq!(arrivals.settled().await.map_err(|error| error.code()), Ok(()), "it was reported once");
     let again = next(&mut arrivals).await.unwrap();
     assert_eq!(number(&again), 1);
     again.confirm();

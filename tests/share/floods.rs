@@ -23,6 +23,11 @@ fn text(text: &str) -> Vec<u8> {
     [number(text.len() as u64), text.as_bytes().to_vec()].concat()
 }
 
+/// The numbers of the variants of `Call` in `src/store/sqlite/share/frame.rs`.
+const UNIT_HAPPENED: u8 = 2;
+const IN_TX: u8 = 5;
+const WATCH: u8 = 12;
+
 /// A request: its id, and its call by the number of the variant.
 fn frame(id: u64, call: u8, rest: &[u8]) -> Vec<u8> {
     let value = [number(id), vec![call], rest.to_vec()].concat();
@@ -31,12 +36,12 @@ fn frame(id: u64, call: u8, rest: &[u8]) -> Vec<u8> {
 
 /// Asks whether a unit has happened.
 fn question(id: u64) -> Vec<u8> {
-    frame(id, 2, &[vec![16], vec![7; 16]].concat())
+    frame(id, UNIT_HAPPENED, &[vec![16], vec![7; 16]].concat())
 }
 
 /// Sets a savepoint in this transaction, which begins it.
 fn savepoint(id: u64, tx: u64) -> Vec<u8> {
-    frame(id, 4, &[number(tx), vec![4], text("s")].concat())
+    frame(id, IN_TX, &[number(tx), vec![4], text("s")].concat())
 }
 
 /// Reads until these bytes have come.
@@ -89,9 +94,9 @@ fn a_million_watched_queues_take_no_memory() {
         let before = memory();
         let long = "x".repeat(100_000);
         for part in 0..100 {
-            let names = (0..10_000).map(|name| frame(0, 11, &text(&format!("queue {part} {name}"))));
+            let names = (0..10_000).map(|name| frame(0, WATCH, &text(&format!("queue {part} {name}"))));
             stream.write_all(&names.flatten().collect::<Vec<_>>()).unwrap();
-            stream.write_all(&frame(0, 11, &text(&format!("{long} {part}")))).unwrap();
+            stream.write_all(&frame(0, WATCH, &text(&format!("{long} {part}")))).unwrap();
         }
         stream.write_all(&question(1)).unwrap();
         // Reports of the queues come before it.
@@ -112,7 +117,7 @@ fn answers_that_are_never_read_do_not_fill_the_memory_of_the_owner() {
         // 800 answers of 2 MB.
         for id in 1..=800 {
             let query = [number(1), vec![2], text("select zeroblob(2000000)"), vec![0, 0]].concat();
-            stream.write_all(&frame(id, 4, &query)).unwrap();
+            stream.write_all(&frame(id, IN_TX, &query)).unwrap();
         }
         // The owner has got to work on them when as many as fit are there.
         for round in 0..200 {

@@ -14,7 +14,7 @@ DECLARE
     v_notices text;
 BEGIN
     -- Nearly every commit ends here.
-    IF array_remove(p_conversation_group_ids, NULL) = '{}' AND NOT EXISTS (
+    IF num_nonnulls(VARIADIC p_conversation_group_ids) = 0 AND NOT EXISTS (
         SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = ANY (p_queue_ids))
     THEN
         RETURN QUERY SELECT NULL::text;

@@ -459,7 +459,7 @@ async fn a_call_after_the_owner_has_said_that_it_closes_is_not_sent() {
     let later = later.expect("it is refused by itself");
     assert_eq!(later.unwrap_err().code(), Code::STORE_CLOSED, "the next owner is asked");
     drop(owner);
-    assert_eq!(earlier.await.unwrap().unwrap_err().code(), Code::OWNER_GONE, "nobody knows what became of it");
+    assert_eq!(earlier.await.unwrap().unwrap_err().code(), Code::OWNER_GONE, "what became of it is unknown");
     running.await.unwrap();
 }
 
