@@ -70,6 +70,13 @@ BEGIN
     PERFORM dialoq.fail(60005, format('the arguments of dialoq.%s make no row: %s; correct them', p_function, p_why));
 END $$;
 
+-- Whether check_isolation has nothing to refuse. A function that is called at each step costs the server a statement, this one
+-- an expression.
+CREATE OR REPLACE FUNCTION dialoq.is_read_committed() RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT current_setting('transaction_isolation') = 'read committed' AND current_setting('transaction_read_only') = 'off'
+$$;
+
 -- Refuses a transaction with a fixed snapshot: it would not see the work of another transaction after a wait for its lock. And
 -- one that only reads: a RECEIVE that finds nothing writes nothing, so its caller would wait for ever.
 -- Errors: 60026; 25006

@@ -7,7 +7,41 @@
 CREATE OR REPLACE FUNCTION dialoq.finish_jobs(
     p_rows tid[], p_finished_as integer, p_results bytea[], p_now timestamptz, OUT places bigint[], OUT notices text)
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_job record;
+    v_settings record;
 BEGIN
+    -- Of one job three small statements cost the server half of the one below.
+    IF cardinality(p_rows) = 1 THEN
+        places := '{}';
+        DELETE FROM dialoq.job AS j
+        WHERE j.ctid = p_rows[1]
+        RETURNING j.job_id, j.queue_id, j.level, j.attempts, j.pushed_at, j.taken_at, j.job_type, j.job_key, j.unique_key, j.pushed_by,
+            j.taken_by, j.last_error
+        INTO v_job;
+        IF NOT FOUND THEN
+            RETURN;
+        END IF;
+        places := ARRAY[1];
+        SELECT w.has_history, dialoq.is_limited(w) AS is_limited INTO v_settings
+        FROM dialoq.work_queue AS w WHERE w.queue_id = v_job.queue_id;
+        IF v_job.unique_key IS NOT NULL THEN
+            DELETE FROM dialoq.unique_job AS u
+            WHERE u.queue_id = v_job.queue_id AND u.unique_key = v_job.unique_key AND u.job_id = v_job.job_id AND u.until_at IS NULL;
+        END IF;
+        IF v_settings.has_history THEN
+            INSERT INTO dialoq.job_history (
+                queue_id, job_id, finished_as, level, attempts, pushed_at, taken_at, finished_at, job_type, job_key, pushed_by,
+                taken_by, last_error, result)
+            VALUES (
+                v_job.queue_id, v_job.job_id, p_finished_as, v_job.level, v_job.attempts, v_job.pushed_at, v_job.taken_at, p_now,
+                v_job.job_type, v_job.job_key, v_job.pushed_by, v_job.taken_by, v_job.last_error, CASE WHEN length(p_results[1]) > 0 THEN p_results[1] END);
+        END IF;
+        IF v_settings.is_limited THEN
+            notices := 'q:' || v_job.queue_id;
+        END IF;
+        RETURN;
+    END IF;
     WITH gone AS (
         DELETE FROM dialoq.job AS j
         USING unnest(p_rows) WITH ORDINALITY AS r (row, place)

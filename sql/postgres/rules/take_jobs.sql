@@ -7,7 +7,7 @@
 --     (NULL: a lease, or none); notices of what the caller has done before; p_is_kept and p_among: see lock_ready_jobs
 -- Gives: the jobs in the order of their queue, each with the place of its reader from 0, notices in the first; one row with
 --     notices only, for a client of Dialoq, if there are notices and no job
--- Errors: 60002, 60005
+-- Errors: 60002, 60005, 60043
 -- Locks: the jobs, passing over those that others hold; in a queue with limits, lock_limits
 CREATE OR REPLACE FUNCTION dialoq.take_ready_jobs(
     p_queue text, p_job_type text, p_lowest integer, p_highest integer, p_oldest boolean, p_job_counts bigint[],
@@ -31,13 +31,20 @@ DECLARE
     v_notices text := p_notices;
     v_ahead bigint;
     v_is_plain boolean;
+    v_is_single boolean := cardinality(p_job_counts) = 1;
 BEGIN
-    PERFORM dialoq.check_isolation();
+    IF NOT dialoq.is_read_committed() THEN
+        PERFORM dialoq.check_isolation();
+    END IF;
     SELECT * INTO q FROM dialoq.work_queue AS w WHERE w.folded_name = lower(p_queue COLLATE "C");
     IF NOT FOUND THEN
         PERFORM dialoq.fail(60002, format('work queue ''%s'' was not found', p_queue));
     END IF;
     FOR i IN 1..cardinality(p_job_counts) LOOP
+        -- A check costs a statement, and nearly every take is one of these.
+        CONTINUE WHEN v_is_single AND p_job_counts[i] BETWEEN 1 AND 10000 AND p_leases_ms[i] IS NULL AND octet_length(p_taken_by[i]) <= 128
+            AND (p_job_type IS NULL OR octet_length(p_job_type) <= 128)
+            AND p_lowest IS NULL AND p_highest IS NULL AND p_oldest IS NOT TRUE;
         -- The same as for the reader before is right again.
         CONTINUE WHEN i > 1 AND p_job_counts[i] = p_job_counts[i - 1] AND p_have_leases[i] = p_have_leases[i - 1]
             AND p_leases_ms[i] IS NOT DISTINCT FROM p_leases_ms[i - 1] AND octet_length(p_taken_by[i]) <= 128;
@@ -49,9 +56,10 @@ BEGIN
     IF q.take_by = 'APPLOCK' AND v_is_plain THEN
         PERFORM dialoq.line_up(q.queue_id);
     END IF;
-    SELECT dialoq.current_time_utc(),
+    -- As current_time_utc.
+    SELECT coalesce(b.manual_now, clock_timestamp()),
         (SELECT r.mark FROM dialoq.job_token_run AS r LIMIT 1) - (SELECT s.last_value FROM dialoq.next_job_token AS s)
-    INTO v_now, v_ahead;
+    INTO v_now, v_ahead FROM dialoq.broker AS b;
     IF q.work_order = 'PRIORITY' THEN
         v_from := 10 - coalesce(p_highest, 10);
         v_to := 10 - coalesce(p_lowest, 1);
@@ -59,15 +67,21 @@ BEGIN
         v_from := -1;
         v_to := -1;
     END IF;
-    v_count := CASE cardinality(p_job_counts) WHEN 1 THEN p_job_counts[1] ELSE (SELECT sum(c.n) FROM unnest(p_job_counts) AS c (n)) END;
     IF (v_ahead > 1000000) IS NOT TRUE THEN
         PERFORM dialoq.reserve_tokens();
     END IF;
-    -- By reader the end of its leases.
-    v_untils := ARRAY(
-        SELECT CASE WHEN l.has_lease THEN v_now + coalesce(l.ms, q.lease_ms) * interval '1 millisecond' END
-        FROM unnest(p_have_leases, p_leases_ms) WITH ORDINALITY AS l (has_lease, ms, place) ORDER BY l.place);
-    SELECT min(l.until) INTO v_until FROM unnest(v_untils) AS l (until);
+    -- In all; by reader the end of its leases. Without a FROM they are expressions, which cost the server nothing.
+    IF v_is_single THEN
+        v_count := p_job_counts[1];
+        v_until := CASE WHEN p_have_leases[1] THEN v_now + coalesce(p_leases_ms[1], q.lease_ms) * interval '1 millisecond' END;
+        v_untils := ARRAY[v_until];
+    ELSE
+        SELECT sum(c.n) INTO v_count FROM unnest(p_job_counts) AS c (n);
+        v_untils := ARRAY(
+            SELECT CASE WHEN l.has_lease THEN v_now + coalesce(l.ms, q.lease_ms) * interval '1 millisecond' END
+            FROM unnest(p_have_leases, p_leases_ms) WITH ORDINALITY AS l (has_lease, ms, place) ORDER BY l.place);
+        SELECT min(l.until) INTO v_until FROM unnest(v_untils) AS l (until);
+    END IF;
     IF NOT q.is_enabled THEN
         v_rows := '{}';
     ELSIF v_is_plain AND q.take_by IN ('CTE', 'CURSOR') AND (v_until IS NOT NULL OR p_holders IS NOT NULL) THEN
@@ -112,10 +126,15 @@ BEGIN
         RETURN;
     END IF;
     -- By job the reader.
-    v_items := CASE v_count WHEN cardinality(p_job_counts) THEN ARRAY(SELECT generate_series(1, cardinality(v_rows)))
-        ELSE ARRAY(
+    IF v_is_single THEN
+        v_items := array_fill(1, ARRAY[cardinality(v_rows)]);
+    ELSIF v_count = cardinality(p_job_counts) THEN
+        v_items := ARRAY(SELECT generate_series(1, cardinality(v_rows)));
+    ELSE
+        v_items := ARRAY(
             SELECT c.place::integer FROM unnest(p_job_counts) WITH ORDINALITY AS c (n, place), generate_series(1, c.n)
-            ORDER BY c.place LIMIT cardinality(v_rows)) END;
+            ORDER BY c.place LIMIT cardinality(v_rows));
+    END IF;
     -- The next job of a key may be taken beside the first one.
     IF q.work_order = 'FIFO_STRICT' AND q.max_taken_per_key > 1 THEN
         v_notices := concat_ws(' ', v_notices, 'q:' || q.queue_id);
@@ -131,6 +150,17 @@ BEGIN
         RETURN;
     END IF;
     v_notices := dialoq.publish_notices(v_notices);
+    IF cardinality(v_rows) = 1 THEN
+        RETURN QUERY
+        UPDATE dialoq.job AS j
+        SET state = 2, attempts = j.attempts + 1,
+            token = nextval('dialoq.next_job_token'), due_at = v_untils[v_items[1]], taken_at = v_now,
+            taken_by = coalesce(p_taken_by[v_items[1]], ''), progress = NULL, process = p_process, holder = p_holders[v_items[1]]
+        WHERE j.ctid = v_rows[1]
+        RETURNING v_items[1] - 1, j.job_id, j.token, q.name, j.job_type, j.job_key, j.level::integer, j.attempts, j.pushed_at,
+            j.pushed_by, j.due_at, j.last_error, j.body, v_notices;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH taken AS (
         UPDATE dialoq.job AS j

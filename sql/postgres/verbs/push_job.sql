@@ -21,21 +21,28 @@ DECLARE
     v_named record;
     v_id bigint;
 BEGIN
-    PERFORM dialoq.check_isolation();
+    IF NOT dialoq.is_read_committed() THEN
+        PERFORM dialoq.check_isolation();
+    END IF;
     SELECT * INTO q FROM dialoq.work_queue AS w WHERE w.folded_name = lower(p_queue COLLATE "C");
     IF NOT FOUND THEN
         PERFORM dialoq.fail(60002, format('work queue ''%s'' was not found', p_queue));
     END IF;
-    PERFORM dialoq.check_length('the type of a job', p_job_type, 128);
-    PERFORM dialoq.check_length('the name of a writer', p_pushed_by, 128);
-    PERFORM dialoq.check_length('the key of a job', p_job_key, 128);
-    PERFORM dialoq.check_range('the level of a job', p_level, 1, 10);
-    PERFORM dialoq.check_delay('the delay of a job in milliseconds', p_delay_ms, 0);
-    IF p_unique_key IS NOT NULL THEN
-        PERFORM dialoq.check_length('the unique key of a job', p_unique_key, 128);
-        PERFORM dialoq.check_delay('the window of a unique key in milliseconds', p_unique_ms, 1);
+    -- Each check costs the server a statement.
+    IF octet_length(p_job_type) > 128 OR octet_length(p_pushed_by) > 128 OR octet_length(p_job_key) > 128
+        OR (p_level BETWEEN 1 AND 10) IS NOT TRUE OR p_delay_ms IS NOT NULL OR p_unique_key IS NOT NULL OR octet_length(p_body) > 1000000000
+    THEN
+        PERFORM dialoq.check_length('the type of a job', p_job_type, 128);
+        PERFORM dialoq.check_length('the name of a writer', p_pushed_by, 128);
+        PERFORM dialoq.check_length('the key of a job', p_job_key, 128);
+        PERFORM dialoq.check_range('the level of a job', p_level, 1, 10);
+        PERFORM dialoq.check_delay('the delay of a job in milliseconds', p_delay_ms, 0);
+        IF p_unique_key IS NOT NULL THEN
+            PERFORM dialoq.check_length('the unique key of a job', p_unique_key, 128);
+            PERFORM dialoq.check_delay('the window of a unique key in milliseconds', p_unique_ms, 1);
+        END IF;
+        PERFORM dialoq.check_bytes('the body of a job', p_body);
     END IF;
-    PERFORM dialoq.check_bytes('the body of a job', p_body);
     v_now := dialoq.current_time_utc();
     v_id := nextval('dialoq.next_job_id');
     IF p_unique_key IS NOT NULL THEN
@@ -47,13 +54,17 @@ BEGIN
         END IF;
     END IF;
     -- DIFFERENCE(time-in-a-transaction): the time of this call.
-    v_due := dialoq.job_due(v_now, p_delay_ms, p_due_us);
+    IF p_delay_ms IS NOT NULL OR p_due_us IS NOT NULL THEN
+        v_due := dialoq.job_due(v_now, p_delay_ms, p_due_us);
+    END IF;
     INSERT INTO dialoq.job (
         job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, unique_key, pushed_by, body)
     VALUES (
         v_id, q.queue_id, dialoq.job_rank(q.work_order, p_level), dialoq.job_place(q.work_order, v_id),
         CASE WHEN v_due IS NULL THEN 1 ELSE 0 END, p_level, v_due, v_now, coalesce(p_job_type, ''), p_job_key, p_unique_key,
         coalesce(p_pushed_by, ''), CASE WHEN length(p_body) > 0 THEN p_body END);
-    RETURN QUERY SELECT v_id, true, dialoq.publish_notices(
-        CASE WHEN v_due IS NULL THEN 'q:' || q.queue_id ELSE dialoq.due_notice(v_due) END);
+    job_id := v_id;
+    is_new := true;
+    notices := dialoq.publish_notices(CASE WHEN v_due IS NULL THEN 'q:' || q.queue_id ELSE dialoq.due_notice(v_due) END);
+    RETURN NEXT;
 END $$;

@@ -30,13 +30,24 @@ DECLARE
     v_due timestamptz;
     v_done record;
 BEGIN
-    SELECT coalesce(array_agg(j.ctid) FILTER (WHERE j.due_at IS NULL), '{}'),
-        coalesce(array_agg(j.ctid) FILTER (WHERE j.due_at IS NOT NULL), '{}'), min(j.due_at)
-    INTO v_held, v_leased, v_due
-    FROM (
-        SELECT f.ctid, f.due_at FROM dialoq.job AS f
-        WHERE f.job_id = ANY (p_job_ids) AND f.process = p_process AND f.holder = p_holder AND f.state = 2
-        FOR UPDATE) AS j;
+    IF cardinality(p_job_ids) = 1 THEN
+        SELECT CASE WHEN f.due_at IS NULL THEN ARRAY[f.ctid] ELSE '{}' END, CASE WHEN f.due_at IS NULL THEN '{}' ELSE ARRAY[f.ctid] END,
+            f.due_at
+        INTO v_held, v_leased, v_due
+        FROM dialoq.job AS f
+        WHERE f.job_id = p_job_ids[1] AND f.process = p_process AND f.holder = p_holder AND f.state = 2
+        FOR UPDATE;
+    ELSE
+        SELECT coalesce(array_agg(j.ctid) FILTER (WHERE j.due_at IS NULL), '{}'),
+            coalesce(array_agg(j.ctid) FILTER (WHERE j.due_at IS NOT NULL), '{}'), min(j.due_at)
+        INTO v_held, v_leased, v_due
+        FROM (
+            SELECT f.ctid, f.due_at FROM dialoq.job AS f
+            WHERE f.job_id = ANY (p_job_ids) AND f.process = p_process AND f.holder = p_holder AND f.state = 2
+            FOR UPDATE) AS j;
+    END IF;
+    v_held := coalesce(v_held, '{}');
+    v_leased := coalesce(v_leased, '{}');
     IF cardinality(v_held) + cardinality(v_leased) < cardinality(p_job_ids) THEN
         PERFORM dialoq.fail(60042, format('the transaction no longer holds all jobs that it took: its process counted as ended, '
             'and the attempts as failed; %s of %s are left', cardinality(v_held) + cardinality(v_leased), cardinality(p_job_ids)));
@@ -44,9 +55,10 @@ BEGIN
     IF cardinality(v_leased) > 0 THEN
         UPDATE dialoq.job AS j SET process = NULL, holder = NULL WHERE j.ctid = ANY (v_leased);
     END IF;
-    SELECT * INTO v_done FROM dialoq.finish_jobs(v_held, 4, NULL, v_now);
-    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_done.notices,
+    v_done := dialoq.finish_jobs(v_held, 4, NULL, v_now);
+    notices := dialoq.publish_notices(concat_ws(' ', v_done.notices,
         CASE WHEN v_due < v_now + interval '1 minute' THEN dialoq.due_notice(v_due) END));
+    RETURN NEXT;
 END $$;
 
 -- Gives back the jobs of a transaction that was rolled back, or whose savepoint was: there it is no attempt.
