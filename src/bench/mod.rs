@@ -103,6 +103,9 @@ mod tests {
                 "log",
                 "send_beside",
                 "work_both",
+                "worker_",
+                "take_and_complete_at",
+                "take_and_complete_beside",
             ];
             let is_bare = has_no_log.iter().any(|name| row.workload.starts_with(name));
             assert_eq!(row.ratio_to_log.is_none(), is_bare, "{row:?}");

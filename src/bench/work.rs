@@ -62,6 +62,18 @@ impl Jobs {
         Ok(jobs)
     }
 
+    /// Pushes jobs without a body that become ready in a day.
+    pub(super) async fn schedule(&self, count: usize) -> Result<()> {
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(UNIT);
+            let unit = (0..some).map(|_| push(&self.queue, Vec::new(), Due::InMs(86_400_000))).collect();
+            self.broker.submit(unit).await?;
+            left -= some;
+        }
+        Ok(())
+    }
+
     /// Takes and completes whatever waits.
     pub(super) async fn drain(&self) -> Result<()> {
         while !self.broker.take_jobs(&*self.queue).count(10_000).pop().await?.is_empty() {}
@@ -87,7 +99,7 @@ impl Side for Jobs {
         if let [body] = &bodies[..] {
             return self.broker.push_job(&*self.queue, body).await.map(drop);
         }
-        self.broker.submit(bodies.into_iter().map(|body| push(&self.queue, body)).collect()).await.map(drop)
+        self.broker.submit(bodies.into_iter().map(|body| push(&self.queue, body, Due::Now)).collect()).await.map(drop)
     }
 
     async fn receive(&self, count: usize, waits: bool) -> Result<Vec<Stamp>> {
@@ -116,7 +128,7 @@ impl Side for Jobs {
         let mut left = count;
         while left > 0 {
             let some = left.min(UNIT);
-            let unit = bodies.many(some).into_iter().map(|body| push(&self.queue, body)).collect();
+            let unit = bodies.many(some).into_iter().map(|body| push(&self.queue, body, Due::Now)).collect();
             self.broker.submit(unit).await?;
             left -= some;
         }
@@ -124,13 +136,13 @@ impl Side for Jobs {
     }
 }
 
-fn push(queue: &Arc<str>, body: Vec<u8>) -> Verb {
+fn push(queue: &Arc<str>, body: Vec<u8>, due: Due) -> Verb {
     Verb::Work(WorkVerb::Push(Box::new(Push {
         queue: queue.clone(),
         job_type: Arc::default(),
         key: None,
         level: 5,
-        due: Due::Now,
+        due,
         unique: None,
         body: Some(Arc::new(body)),
         pushed_by: "bench".into(),

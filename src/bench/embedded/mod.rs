@@ -2,6 +2,7 @@
 
 mod cycle;
 mod flood;
+mod jobs;
 mod sizes;
 mod step;
 mod window;

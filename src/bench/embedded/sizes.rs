@@ -6,7 +6,7 @@ use crate::bench::load::{Caller, Round, median, run};
 use crate::bench::machine::resident_bytes;
 use crate::bench::options::MILLION;
 use crate::bench::report::{Figure, Measured, Report};
-use crate::bench::subject::{Class, Conversations, REQUEST, REQUESTS, Style, begin_dialogs};
+use crate::bench::subject::{Class, REQUEST, REQUESTS, Style, begin_dialogs};
 use crate::bench::targets::{BACKLOG_MEMORY, CONVERSATION_MEMORY, REOPEN};
 use dialoq::Result;
 use dialoq::protocol::{ReceiveFrom, Verb};
@@ -101,22 +101,22 @@ pub(in crate::bench) async fn depth(at: &Place<'_>, report: &mut Report) -> Resu
 }
 
 /// Receives exactly so many messages.
-pub(in crate::bench) async fn some(conversations: &Arc<Conversations>, count: u64) -> Result<Round> {
+pub(in crate::bench) async fn some<S: Side>(side: &Arc<S>, count: u64) -> Result<Round> {
     let left = Arc::new(AtomicU64::new(count));
-    let callers = (0..CALLERS).map(|_| Rationed { conversations: conversations.clone(), left: left.clone() });
+    let callers = (0..CALLERS).map(|_| Rationed { side: side.clone(), left: left.clone() });
     run(callers, Duration::from_secs(3600)).await
 }
 
-struct Rationed {
-    conversations: Arc<Conversations>,
+struct Rationed<S> {
+    side: Arc<S>,
     left: Arc<AtomicU64>,
 }
 
-impl Caller for Rationed {
+impl<S: Side> Caller for Rationed<S> {
     async fn call(&mut self) -> Result<u64> {
         if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
             return Ok(0);
         }
-        Ok(self.conversations.receive(1, false).await?.len() as u64)
+        Ok(self.side.receive(1, false).await?.len() as u64)
     }
 }

@@ -1,7 +1,7 @@
 //! The steps of a run: which workload, against which limit, in which order.
 
 use super::cycle::Cycle;
-use super::sizes;
+use super::{jobs, sizes};
 use crate::bench::flow::{self, Bodies, Pace, Senders, Side, Watch};
 use crate::bench::load::{self, Round, median};
 use crate::bench::report::{Measured, Report};
@@ -38,6 +38,9 @@ pub(in crate::bench) enum Step {
     Flood,
     Hostile,
     Work { callers: usize, has_history: bool },
+    JobWindow,
+    JobBacklog,
+    JobSchedule,
 }
 
 impl fmt::Display for Step {
@@ -58,6 +61,9 @@ impl fmt::Display for Step {
             Self::Depth => write!(f, "receive from deep queues"),
             Self::Flood => write!(f, "the high class under a flood of low"),
             Self::Hostile => write!(f, "send beside hostile bodies"),
+            Self::JobWindow => write!(f, "one worker"),
+            Self::JobBacklog => write!(f, "jobs from long backlogs"),
+            Self::JobSchedule => write!(f, "jobs beside scheduled ones"),
             Self::Work { callers, has_history } => {
                 write!(f, "work queue {} history, {callers} callers", if *has_history { "with" } else { "without" })
             }
@@ -94,6 +100,7 @@ pub(in crate::bench) fn plan(options: &Options) -> Vec<Step> {
             Workload::Work => {
                 let step = |(has_history, callers)| Step::Work { callers, has_history };
                 plan.extend([true, false].into_iter().flat_map(|kept| all.clone().map(move |n| (kept, n))).map(step));
+                plan.extend([Step::JobWindow, Step::JobBacklog, Step::JobSchedule]);
             }
             Workload::Tx => {
                 plan.extend(all.clone().map(|callers| Step::OwnSql { callers }));
@@ -122,6 +129,9 @@ pub(in crate::bench) async fn take(step: Step, at: &Place<'_>, report: &mut Repo
         Step::Depth => sizes::depth(at, report).await,
         Step::Flood => super::flood::measure(at, report).await,
         Step::Hostile => crate::bench::hostile::measure(at, report).await,
+        Step::JobWindow => jobs::window(at, report).await,
+        Step::JobBacklog => jobs::backlog(at, report).await,
+        Step::JobSchedule => jobs::schedule(at, report).await,
         Step::Work { callers, has_history } => at.work(callers, has_history, report).await,
     }
 }

@@ -101,6 +101,7 @@ impl Sides<'_> {
         }
         let callers = callers.last().copied().unwrap_or(1);
         self.depth(callers, report).await?;
+        self.scheduled(callers, report).await?;
         self.count_mistakes(report);
         Ok(())
     }
@@ -212,6 +213,24 @@ impl Sides<'_> {
             self.conclude(&format!("take_and_complete_at_{depth}"), callers, rounds, report);
         }
         self.empty().await
+    }
+
+    /// Takes from a short backlog, alone and then beside ten times as many jobs as the largest has, which are due in a day.
+    async fn scheduled(&self, callers: usize, report: &mut Report) -> Result<()> {
+        for scheduled in [0, 10 * self.options.largest] {
+            self.connections.fill(texts::JOB_FILL_LATER, &self.bodies().next(), scheduled).await?;
+            let (mut rounds, mut left) = (Rounds::default(), [0; 2]);
+            for _ in 0..self.options.rounds {
+                self.top_up(&self.ours, callers, &mut left[0]).await?;
+                self.top_up(&self.by_hand, callers, &mut left[1]).await?;
+                self.clean().await?;
+                rounds.ours.push(self.take_from(&self.ours, callers, &mut left[0]).await?);
+                rounds.add(BY_HAND, self.take_from(&self.by_hand, callers, &mut left[1]).await?);
+            }
+            self.conclude(&format!("take_and_complete_beside_{scheduled}"), callers, rounds, report);
+            self.empty().await?;
+        }
+        Ok(())
     }
 
     async fn top_up<S: Fill>(&self, side: &Arc<S>, callers: usize, left: &mut usize) -> Result<()> {
