@@ -272,7 +272,8 @@ pub trait Act: Perform {
     /// Takes jobs of a work queue that are ready. See [`TakeJobs`].
     ///
     /// # Errors
-    /// 60002 no such work queue, 60005 an option is out of its range.
+    /// 60002 no such work queue, 60005 an option is out of its range, 60043 on a server: an open transaction of plain SQL
+    /// has taken from the queue, which has limits or `ORDER = FIFO_STRICT`.
     fn take_jobs(&self, queue: impl NamesQueue) -> TakeJobs<'_>
     where
         Self: Sized,

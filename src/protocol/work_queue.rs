@@ -188,6 +188,13 @@ impl WorkSettings {
         Some(self.get(number)).filter(|limit| *limit > 0)
     }
 
+    /// Whether a take depends on what other takes have committed, so that takes come one after the other.
+    pub(crate) fn is_limited(&self) -> bool {
+        let limits =
+            [WorkNumber::MaxTaken, WorkNumber::MaxTakenPerKey, WorkNumber::RateJobs, WorkNumber::KeyRateJobs];
+        self.order == WorkOrder::FifoStrict || limits.into_iter().any(|limit| self.limit(limit).is_some())
+    }
+
     /// Sets an option, whatever its value.
     pub fn set(&mut self, option: WorkOption) {
         match option {

@@ -3,7 +3,7 @@
 
 use crate::act::{Perform, unexpected};
 use crate::catalog::same_name;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::Batch;
 use crate::protocol::work::{Job, Take, TakeFrom, WorkVerb};
@@ -189,14 +189,23 @@ async fn first_answer(
     Ok(answer)
 }
 
+/// Whether a take was refused because a transaction that stays open has taken from a queue with limits.
+fn is_held(error: &Error) -> bool {
+    error.code() == Code::JOB_LOCKED
+}
+
 async fn try_each(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize, Outcome)>> {
+    let mut held = None;
     for (place, question) in questions.iter().enumerate() {
-        let outcome = act.perform(question.verb.clone()).await?;
-        if found(&outcome)? {
-            return Ok(Some((place, outcome)));
+        match act.perform(question.verb.clone()).await {
+            Ok(outcome) if found(&outcome)? => return Ok(Some((place, outcome))),
+            Ok(_) => {}
+            // Another queue may have a job.
+            Err(error) if is_held(&error) => held = Some(error),
+            Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    held.map_or(Ok(None), Err)
 }
 
 async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> Result<Option<(usize, Outcome)>> {
@@ -214,8 +223,11 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
     };
     loop {
         let mut signals = waiting.register();
-        if let Some(answer) = try_each(act, questions).await? {
-            return Ok(Some(answer));
+        match try_each(act, questions).await {
+            Ok(None) => {}
+            Ok(Some(answer)) => return Ok(Some(answer)),
+            Err(error) if is_held(&error) && !is_due => {}
+            Err(error) => return Err(error),
         }
         if is_due {
             return Ok(None);

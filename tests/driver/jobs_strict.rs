@@ -4,7 +4,7 @@
 use crate::enlisting::on;
 use crate::servers::Store;
 use crate::stage::SOON;
-use dialoq::postgres::tokio_postgres::Client;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
 use dialoq::work::{AfterFailure, WorkQueue};
 use dialoq::{Act, Broker, Code};
 use std::time::Duration;
@@ -176,5 +176,67 @@ pub(crate) fn a_take_does_not_read_the_backlog_of_a_key_that_is_held_up(store: S
         let failed = broker.fail_job_then(&job, "no", AfterFailure::Dead).await.unwrap();
         assert_eq!(failed.name(), "dead");
         assert_eq!(take(&broker, Some("a")).await.as_deref(), Some(""), "the next of its key");
+    });
+}
+
+/// Takes of one queue come one after the other, and each keeps the others waiting until its commit is on the disk.
+pub(crate) fn no_reader_of_many_goes_away_empty_while_jobs_are_ready(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT").await.unwrap();
+        let slow = "SELECT dialoq.push_job('w', '', 'key ' || n) FROM generate_series(1, 48) AS n;
+            CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.02); RETURN NULL; END';
+            CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON dialoq.job DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION slow()";
+        client.batch_execute(slow).await.unwrap();
+        let mut readers = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let host = Broker::open(database.url()).await.unwrap();
+            for _ in 0..4 {
+                let host = host.clone();
+                readers.spawn(async move { [host.take_jobs(W).await.unwrap().len(), host.take_jobs(W).await.unwrap().len()] });
+            }
+        }
+        for _ in 0..8 {
+            let (plain, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+            tokio::spawn(connection);
+            readers.spawn(async move {
+                let take = "SELECT job_id FROM dialoq.take_jobs('w', p_has_lease => true, p_lease_ms => 3600000)";
+                [plain.query(take, &[]).await.unwrap().len(), plain.query(take, &[]).await.unwrap().len()]
+            });
+        }
+        let got = readers.join_all().await;
+        assert!(got.iter().all(|counts| *counts == [1, 1]), "24 readers took from 48 ready jobs: {got:?}");
+        assert_eq!(take(&broker, None).await, None, "each job went to one of them");
+    });
+}
+
+/// A transaction of plain SQL that has taken and stays open.
+pub(crate) fn a_take_beside_a_transaction_that_stays_open_is_refused_or_waits(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT; CREATE WORK QUEUE other").await.unwrap();
+        push(&broker, "first", "a", Some("k")).await;
+        push(&broker, "second", "a", Some("l")).await;
+        client.batch_execute("BEGIN; SELECT dialoq.take_jobs('w')").await.unwrap();
+        let (one, two) = tokio::join!(async { broker.take_jobs(W).await }, async { broker.take_jobs(W).await });
+        for refused in [one.unwrap_err(), two.unwrap_err()] {
+            assert_eq!(refused.code(), Code::JOB_LOCKED, "{refused}");
+            assert!(refused.message().contains("work queue 'w' come one after the other"), "{refused}");
+        }
+        let tx = broker.begin().await.unwrap();
+        assert_eq!(tx.take_jobs(W).await.unwrap_err().code(), Code::JOB_LOCKED);
+        tx.push_job("other", "by a transaction that was refused a job").await.unwrap();
+        tx.commit().await.unwrap();
+        let waiting = tokio::spawn({
+            let broker = broker.clone();
+            async move { broker.take_jobs(W).wait(2 * SOON).await }
+        });
+        let (look, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let locks = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        while look.query_one(locks, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+        client.batch_execute("COMMIT").await.unwrap();
+        let jobs = waiting.await.unwrap().unwrap();
+        assert_eq!(jobs[0].decode(W).unwrap(), "second");
+        assert_eq!(broker.take_jobs("other").await.unwrap().len(), 1);
     });
 }

@@ -2,24 +2,35 @@
 -- a queue with limits come one after the other. A queue without limits (work_queue.is_limited) has no such lock.
 -- Takes: see each routine
 -- Gives: see each routine
--- Errors: none of its own
+-- Errors: see each routine
 -- Locks: see each routine
 
 -- Lets no other session take from a queue with limits, to the end of the transaction. The holder is another take, which is
--- short, or an open transaction of T-SQL that has taken; that one is not waited for.
--- Gives: whether this transaction has it now
+-- short, or an open transaction of T-SQL that has taken. The server queues the takes that wait.
+-- Gives: whether this transaction has it now; not if the queue has no ready job
+-- Errors: 60043 if the takes before this one do not end within two seconds
 CREATE PROCEDURE dialoq.lock_limits
     @queue_id int, @is_locked bit OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':limits:', @queue_id), @got int;
+    DECLARE @name nvarchar(256), @text nvarchar(2048);
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 1 RETURN;
     EXEC @got = sp_getapplock
-        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 250,
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 2000,
         @DbPrincipal = N'dialoq_user';
     SET @is_locked = CASE WHEN @got >= 0 THEN 1 ELSE 0 END;
+    IF @is_locked = 1 OR NOT EXISTS (
+        SELECT 1
+        FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_state), FORCESEEK)
+        WHERE j.queue_id = @queue_id AND j.state = 1)
+        RETURN;
+    SELECT @name = w.name FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id;
+    SET @text = CONCAT(N'takes of work queue ''', @name, N''' come one after the other, and those of other transactions have not ',
+        N'ended for two seconds; try again when they have');
+    THROW 60043, @text, 1;
 END
 GO
 

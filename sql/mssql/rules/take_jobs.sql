@@ -1,7 +1,7 @@
 -- TAKE: jobs that are ready, to a reader.
 -- Takes: see each procedure
 -- Gives: see each procedure
--- Errors: 60002, 60005
+-- Errors: 60002, 60005, 60043
 -- Locks: the jobs, passing over those that others hold; in a queue with limits, lock_limits
 
 -- Takes jobs. One job of a queue without limits needs no table variable.

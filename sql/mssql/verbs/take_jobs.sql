@@ -1,4 +1,4 @@
--- TAKE: jobs that are ready, to a reader. Never waits. A job without a lease is completed by the commit of the transaction
+-- TAKE: jobs that are ready, to a reader. Never waits for a job. A job without a lease is completed by the commit of the transaction
 -- that takes it, and a rollback gives it back as if it had not been taken. claim_jobs is for the transactions of Dialoq's
 -- clients: a short transaction on another connection takes the jobs, so that the attempt counts although the transaction
 -- that holds them is rolled back or dies.
@@ -8,8 +8,8 @@
 --     that the transaction has got: jobs that it holds under later ones were claimed by a call whose answer was lost
 -- Gives: the jobs in the order of their queue, notices in the first; claim_jobs: one row with notices only if it has given jobs back
 --     and none is taken
--- Errors: 60002, 60005
--- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting 250 ms at most
+-- Errors: 60002, 60005, 60043
+-- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting two seconds at most
 -- Called by: dialoq_user (take_jobs, claim_jobs)
 CREATE PROCEDURE dialoq.take_jobs
     @queue nvarchar(4000), @job_count bigint = 1, @job_type nvarchar(4000) = NULL, @lowest int = NULL, @highest int = NULL,

@@ -9,14 +9,20 @@ LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- Lets no other session take from a queue with limits, to the end of the transaction. The holder is another take, which is
--- short, or an open transaction of plain SQL that has taken; that one is not waited for.
+-- short, or an open transaction of plain SQL that has taken. The server queues the takes that wait. However long their line is,
+-- it is waited for while it moves: each holder leaves its number in the row. With a bound of 250 ms, 45 takes of 64 readers
+-- got no job from a backlog of 10,000, because each commit took 10 ms.
 -- Takes: the queue; the ranks: without a ready job of them no lock is taken, because a lock has to be written
--- Gives: whether this transaction has it now; not if the queue is being dropped
+-- Gives: whether this transaction has it now; not if there is no such job, or if the queue is being dropped
+-- Errors: 60043 if one transaction keeps the lock for about two seconds
 CREATE OR REPLACE FUNCTION dialoq.lock_limits(p_queue_id integer, p_from integer, p_to integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     v_timeout text;
     v_is_there boolean;
+    v_holder xid;
+    v_next xid;
+    v_waits integer := 0;
 BEGIN
     PERFORM FROM dialoq.work_limit AS l
     WHERE l.queue_id = p_queue_id AND EXISTS (
@@ -24,21 +30,31 @@ BEGIN
     FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
         RETURN true;
-    ELSIF NOT EXISTS (
-        SELECT FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to)
-    THEN
-        RETURN false;
     END IF;
     v_timeout := current_setting('lock_timeout');
-    BEGIN
-        PERFORM set_config('lock_timeout', '250ms', true);
-        PERFORM FROM dialoq.work_limit AS l WHERE l.queue_id = p_queue_id FOR UPDATE;
-        v_is_there := FOUND;
-        PERFORM set_config('lock_timeout', v_timeout, true);
-        RETURN v_is_there;
-    EXCEPTION WHEN lock_not_available THEN
-        RETURN false;
-    END;
+    -- Another take may have got the last job meanwhile.
+    WHILE EXISTS (
+        SELECT FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to)
+    LOOP
+        IF v_waits > 2 THEN
+            PERFORM dialoq.fail(60043, format('takes of work queue ''%s'' come one after the other, and another transaction has taken '
+                'from it and has not ended for two seconds', (SELECT w.name FROM dialoq.work_queue AS w WHERE w.queue_id = p_queue_id)));
+        END IF;
+        BEGIN
+            -- Below the time after which the server looks for deadlocks.
+            PERFORM set_config('lock_timeout', '900ms', true);
+            PERFORM FROM dialoq.work_limit AS l WHERE l.queue_id = p_queue_id FOR UPDATE;
+            v_is_there := FOUND;
+            PERFORM set_config('lock_timeout', v_timeout, true);
+            RETURN v_is_there;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+        SELECT l.xmax INTO v_next FROM dialoq.work_limit AS l WHERE l.queue_id = p_queue_id;
+        v_waits := CASE WHEN v_next = v_holder THEN v_waits + 1 ELSE 1 END;
+        v_holder := v_next;
+    END LOOP;
+    RETURN false;
 END $$;
 
 -- The time between two jobs of a rate, in microseconds.

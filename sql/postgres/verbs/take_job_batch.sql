@@ -5,8 +5,9 @@
 --     its last token
 -- Gives: the jobs in the order of their queue, each with the place of its caller from 0, notices in the first; the callers are
 --     served in their order
--- Errors: 60002, 60005: then none is taken
--- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting 250 ms at most
+-- Errors: 60002, 60005, 60043: then none is taken
+-- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting as long as
+--     their line moves
 -- Called by: dialoq_user (take_job_batch, claim_job_batch)
 CREATE OR REPLACE FUNCTION dialoq.take_job_batch(
     p_queue text, p_job_type text, p_job_counts bigint[], p_leases_ms bigint[], p_taken_by text[])

@@ -1,4 +1,4 @@
--- TAKE: jobs that are ready, to a reader. Never waits. A job without a lease is completed by the commit of the transaction
+-- TAKE: jobs that are ready, to a reader. Never waits for a job. A job without a lease is completed by the commit of the transaction
 -- that takes it, and a rollback gives it back as if it had not been taken. claim_jobs is for the transactions of Dialoq's
 -- clients: a short transaction on another connection takes the jobs, so that the attempt counts although the transaction
 -- that holds them is rolled back or dies.
@@ -7,8 +7,9 @@
 --     the queue); the reader's name; claim_jobs: first the process and the transaction that hold the jobs, and the last token
 --     that the transaction has got: jobs that it holds under later ones were claimed by a call whose answer was lost
 -- Gives: the jobs in the order of their queue, notices in the first
--- Errors: 60002, 60005
--- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting 250 ms at most
+-- Errors: 60002, 60005, 60043
+-- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting as long as
+--     their line moves
 -- Called by: dialoq_user (take_jobs, claim_jobs)
 CREATE OR REPLACE FUNCTION dialoq.take_jobs(
     p_queue text, p_job_count bigint DEFAULT 1, p_job_type text DEFAULT NULL, p_lowest integer DEFAULT NULL,

@@ -38,6 +38,9 @@ enum BatchKey {
     Push(String),
     /// And one type of jobs.
     Take(String, Option<Arc<str>>),
+    /// The same of a queue whose takes come one after the other on the server: so those of this process have one place in the
+    /// line, whatever their number.
+    TakeInLine(String, Option<Arc<str>>),
     /// Takes of transactions, likewise.
     Claim(String, Option<Arc<str>>),
     /// Of all work queues.
@@ -108,7 +111,7 @@ impl JobBatches {
         let made = || {
             let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone());
             let batcher = match key {
-                BatchKey::Claim(..) => batcher.one_at_a_time(),
+                BatchKey::Claim(..) | BatchKey::TakeInLine(..) => batcher.one_at_a_time(),
                 _ => batcher.sharing_syncs(),
             };
             Arc::new(VerbBatcher { key: key.clone(), batcher })
@@ -168,6 +171,12 @@ impl Database {
         // It checks the size of the body.
         self.call_context(&verb).await?;
         let key = lane_of(&verb, claimant.is_some()).ok_or_else(|| damaged("a verb that goes alone is in a batch"))?;
+        let key = match (key, &verb) {
+            (BatchKey::Take(queue, job_type), Verb::Work(WorkVerb::Take(take))) if self.is_limited(&take.queue) => {
+                BatchKey::TakeInLine(queue, job_type)
+            }
+            (key, _) => key,
+        };
         let verb_batcher = self.jobs.verb_batcher(key);
         let (_here, caller) = caller::present();
         let (answer, answered) = oneshot::channel();
@@ -183,6 +192,12 @@ impl Database {
             }
         }
         Ok(answered.await.unwrap_or_else(|_| Err(Error::closed()))?.take())
+    }
+
+    /// Whether takes of this work queue come one after the other.
+    fn is_limited(&self, queue: &str) -> bool {
+        let known = self.definitions.known();
+        known.catalog.work_queue(queue).is_some_and(|queue| queue.settings.is_limited())
     }
 
     /// Does batch after batch, as long as verbs have gathered meanwhile.
@@ -242,8 +257,11 @@ impl Database {
     /// If the outcome of a batch is unknown, every caller gets the error. If the batch certainly failed, its verbs are done
     /// one by one, so that each caller gets its own error.
     async fn asked_in_vain(self: &Arc<Self>, batch: Vec<Asked>, failure: Failure) {
-        let is_lasting =
-            matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
+        // Takes of a queue with limits are refused with 60043 after two seconds in line.
+        let is_lasting = matches!(
+            failure.error.code(),
+            Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED | Code::JOB_LOCKED
+        );
         if failure.fate != Fate::Unknown && !is_lasting {
             return self.ask_one_by_one(batch).await;
         }
@@ -296,7 +314,7 @@ fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
             let rows = Arg::Rows { type_name: "push_job_batch_rows", columns };
             Call { name: "push_job_batch", args: vec![Arg::Text(queue), rows] }
         }
-        BatchKey::Take(queue, job_type) => {
+        BatchKey::Take(queue, job_type) | BatchKey::TakeInLine(queue, job_type) => {
             let leases = Column::BigInt(takes.iter().map(|take| take.hold.lease_ms()).collect());
             let rows = Arg::Rows { type_name: "take_job_batch_rows", columns: vec![counts(), leases, readers()] };
             Call { name: "take_job_batch", args: vec![Arg::Text(queue), maybe_type(job_type), rows] }
@@ -346,7 +364,7 @@ fn outcomes(key: &BatchKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Optio
             }
             Ok(outcomes)
         }
-        BatchKey::Take(..) | BatchKey::Claim(..) => {
+        BatchKey::Take(..) | BatchKey::TakeInLine(..) | BatchKey::Claim(..) => {
             let mut shares: Vec<Vec<Job>> = std::iter::repeat_with(Vec::new).take(count).collect();
             for row in rows.into_iter().filter(|row| Row(row).has("job_id")) {
                 let place = place(&row, count)?;
