@@ -240,7 +240,7 @@ verbs! {
         lowest Int(take.from.levels().map(|levels| levels.0)), highest Int(take.from.levels().map(|levels| levels.1)),
         oldest Bool(take.from == TakeFrom::Oldest), has_lease Bool(matches!(take.hold, Hold::Lease(_))),
         lease_ms BigInt(take.hold.lease_ms()), taken_by Text(&*take.taken_by)
-    ) -> ResultForm::Jobs, [60002, 60005], batched("take_job_batch");
+    ) -> ResultForm::Jobs, [60002, 60005, 60043], batched("take_job_batch");
 
     COMPLETE_JOB = "complete_job", "reports a taken job as done (ours)":
     Verb::Work(WorkVerb::Complete { taken, result }) => (
@@ -264,11 +264,16 @@ verbs! {
     ) -> ResultForm::Nothing, [60005, 60040, 60041, 60042, 60043], alone;
 
     CANCEL_JOB = "cancel_job", "takes a job out of its work queue (ours)":
-    Verb::Work(WorkVerb::Cancel { job, .. }) => (job_id BigInt(signed(job.0))) -> ResultForm::Nothing, [60040, 60043], alone;
+    Verb::Work(WorkVerb::Cancel { job, seen }) => (
+        job_id BigInt(signed(job.0)), seen_token BigInt(seen.as_ref().map(|seen| signed(seen.token))),
+        seen_state Text(seen.as_ref().and_then(|seen| seen.state.as_deref()))
+    ) -> ResultForm::Nothing, [60040, 60042, 60043], alone;
 
     REDRIVE_JOB = "redrive_job", "gives a dead job all its attempts again (ours)":
-    Verb::Work(WorkVerb::Redrive { job, .. }) => (job_id BigInt(signed(job.0)))
-        -> ResultForm::Nothing, [60040, 60043, 60044], alone;
+    Verb::Work(WorkVerb::Redrive { job, seen }) => (
+        job_id BigInt(signed(job.0)), seen_token BigInt(seen.as_ref().map(|seen| signed(seen.token))),
+        seen_state Text(seen.as_ref().and_then(|seen| seen.state.as_deref()))
+    ) -> ResultForm::Nothing, [60040, 60042, 60043, 60044], alone;
 }
 
 /// An id or a token as databases keep it.

@@ -49,14 +49,14 @@ pub enum WorkVerb {
     Cancel {
         /// The job.
         job: JobId,
-        /// Only if it is still so (60042). Servers do not look.
+        /// Only if it is still so (60042).
         seen: Option<Seen>,
     },
     /// Gives a dead job all its attempts again.
     Redrive {
         /// The job.
         job: JobId,
-        /// Only if it is still so (60042). Servers do not look.
+        /// Only if it is still so (60042).
         seen: Option<Seen>,
     },
 }

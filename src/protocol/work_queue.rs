@@ -190,8 +190,7 @@ impl WorkSettings {
 
     /// Whether a take depends on what other takes have committed, so that takes come one after the other.
     pub(crate) fn is_limited(&self) -> bool {
-        let limits =
-            [WorkNumber::MaxTaken, WorkNumber::MaxTakenPerKey, WorkNumber::RateJobs, WorkNumber::KeyRateJobs];
+        let limits = [WorkNumber::MaxTaken, WorkNumber::MaxTakenPerKey, WorkNumber::RateJobs, WorkNumber::KeyRateJobs];
         self.order == WorkOrder::FifoStrict || limits.into_iter().any(|limit| self.limit(limit).is_some())
     }
 

@@ -287,8 +287,8 @@ impl Broker {
     }
 
     /// Cancels every job of a filter. Returns how many; jobs that an open transaction holds, or that are finished
-    /// meanwhile, are left out. [`Broker::jobs`] shows them before. On SQLite so are jobs that have changed meanwhile, such
-    /// as a ready one that was taken; on a server they are cancelled all the same.
+    /// meanwhile, are left out. So are jobs that no longer match the filter, such as a ready one that was taken.
+    /// [`Broker::jobs`] shows them before.
     ///
     /// # Errors
     /// 60002 for a work queue that is not there; those of the store; then jobs before the failure are cancelled.

@@ -193,7 +193,9 @@ pub(crate) fn no_reader_of_many_goes_away_empty_while_jobs_are_ready(store: Stor
             let host = Broker::open(database.url()).await.unwrap();
             for _ in 0..4 {
                 let host = host.clone();
-                readers.spawn(async move { [host.take_jobs(W).await.unwrap().len(), host.take_jobs(W).await.unwrap().len()] });
+                readers.spawn(async move {
+                    [host.take_jobs(W).await.unwrap().len(), host.take_jobs(W).await.unwrap().len()]
+                });
             }
         }
         for _ in 0..8 {

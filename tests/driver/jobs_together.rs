@@ -161,3 +161,83 @@ pub(crate) fn a_report_waits_for_a_take_that_locks_its_row_in_passing(store: Sto
         }
     });
 }
+
+/// From plain SQL: what no client sends.
+pub(crate) fn a_batch_with_unusable_arguments_changes_nothing(store: Store) {
+    on(store, |broker, _, database| async move {
+        broker.push_job(W, &"a".to_owned()).await.unwrap();
+        let job = broker.take_jobs(W).lease(Duration::from_secs(3600)).await.unwrap().remove(0);
+        broker.push_job(W, &"b".to_owned()).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let id = "'00000000-0000-0000-0000-00000000000a'";
+        let held = format!("{}, {}", job.taken.job.0, job.taken.token);
+        let jobs = "SELECT string_agg(j::text, ' ' ORDER BY j.job_id) FROM dialoq.job AS j";
+        let before: String = client.query_one(jobs, &[]).await.unwrap().get(0);
+        let take = |counts: &str, leases: &str, readers: &str| {
+            format!("take_job_batch('w', NULL, {counts}, {leases}, {readers})")
+        };
+        let push = |level: &str, delay: &str, key: &str| {
+            format!(
+                "push_job_batch('w', '{{x,y}}', ARRAY[NULL, {key}], ARRAY[5, {level}], ARRAY[NULL, {delay}]::bigint[],
+                '{{NULL,NULL}}', '{{NULL,NULL}}', '{{NULL,NULL}}')"
+            )
+        };
+        let claim = |process: &str, holders: &str, tokens: &str, counts: &str| {
+            format!("claim_job_batch({process}, 'w', NULL, {holders}, {tokens}, {counts}, '{{me}}')")
+        };
+        let holder = format!("ARRAY[{id}::uuid]");
+        let long = "repeat('ä', 129)";
+        for (call, number) in [
+            (take("NULL", "NULL", "NULL"), "005"),
+            (take("'{1,1}'", "'{NULL}'", "'{me,you}'"), "005"),
+            (take("'{1,1}'", "'{NULL,NULL}'", "'{me}'"), "005"),
+            (take("'{{1},{1}}'", "'{{NULL},{NULL}}'", "'{{me},{you}}'"), "005"),
+            (take("'[0:0]={1}'", "'[0:0]={NULL}'", "'[0:0]={me}'"), "005"),
+            (take("'{1,NULL}'", "'{NULL,NULL}'", "'{me,you}'"), "005"),
+            (take("'{1,0}'", "'{NULL,NULL}'", "'{me,you}'"), "005"),
+            (take("'{1,10001}'", "'{NULL,NULL}'", "'{me,you}'"), "005"),
+            (take("'{1,-1}'", "'{NULL,NULL}'", "'{me,you}'"), "005"),
+            (take("'{1,1}'", "'{NULL,0}'", "'{me,you}'"), "005"),
+            (take("'{1,1}'", "'{NULL,9223372036854775807}'", "'{me,you}'"), "005"),
+            (take("'{1,1}'", "'{NULL,NULL}'", &format!("ARRAY['me', {long}]")), "005"),
+            ("take_job_batch('nowhere', NULL, '{1}', '{NULL}', '{me}')".to_owned(), "002"),
+            ("take_job_batch(NULL, NULL, '{1}', '{NULL}', '{me}')".to_owned(), "002"),
+            (format!("take_job_batch('w', {long}, '{{1}}', '{{NULL}}', '{{me}}')"), "005"),
+            (push("0", "NULL", "'k'"), "005"),
+            (push("11", "NULL", "'k'"), "005"),
+            (push("NULL", "NULL", "'k'"), "005"),
+            (push("5", "-1", "'k'"), "005"),
+            (push("5", "315360000001", "'k'"), "005"),
+            (push("5", "NULL", long), "005"),
+            ("push_job_batch('w', '{x}', NULL, NULL, NULL, NULL, NULL, NULL)".to_owned(), "005"),
+            (claim("NULL", &holder, "'{0}'", "'{1}'"), "005"),
+            (claim(id, "'{NULL}'", "'{0}'", "'{1}'"), "005"),
+            (claim(id, &holder, "'{}'", "'{1}'"), "005"),
+            (claim(id, &holder, "'{0}'", "'{0}'"), "005"),
+            (format!("complete_job_batch(ARRAY[{held}], '{{1}}', '{{NULL}}')"), "005"),
+            ("complete_job_batch(NULL, NULL, NULL)".to_owned(), "005"),
+        ] {
+            let refused = client.query(&format!("SELECT * FROM dialoq.{call}"), &[]).await.unwrap_err();
+            let code = refused.code().map_or("", |code| code.code()).to_owned();
+            assert_eq!(code, format!("SB{number}"), "{call}: {refused:?}");
+        }
+        // Those that are right ask for nothing.
+        for call in [
+            "take_job_batch('w', NULL, '{}', '{}', '{}')",
+            "push_job_batch('w', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
+            "complete_job_batch('{}', '{}', '{}')",
+        ] {
+            assert!(client.query(&format!("SELECT * FROM dialoq.{call}"), &[]).await.unwrap().is_empty(), "{call}");
+        }
+        // What names no taken job is an item that was not completed.
+        let strange = format!(
+            "SELECT item FROM dialoq.complete_job_batch(ARRAY[NULL, 0, -1, {}], ARRAY[NULL, 0, -1, 0], '{{NULL,NULL,NULL,NULL}}')",
+            job.taken.job.0
+        );
+        let items: Vec<i32> = client.query(&strange, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        assert_eq!(items, [0, 1, 2, 3]);
+        assert_eq!(client.query_one(jobs, &[]).await.unwrap().get::<_, String>(0), before);
+        broker.complete_job(&job).await.unwrap();
+    });
+}

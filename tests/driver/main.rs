@@ -121,14 +121,17 @@ fn main() -> ExitCode {
             a_step_pushes_the_body_of_its_schedule a_queue_of_a_schedule_is_not_removed;
         Postgres jobs_strict: a_take_by_type_gives_no_job_before_the_first_of_its_key a_take_that_lets_the_next_job_of_a_key_go_wakes_readers
             a_row_that_is_locked_for_a_moment_lets_no_later_job_pass the_order_holds_beside_refused_reports
-            a_take_does_not_read_the_backlog_of_a_key_that_is_held_up;
+            a_take_does_not_read_the_backlog_of_a_key_that_is_held_up
+            no_reader_of_many_goes_away_empty_while_jobs_are_ready
+            a_take_beside_a_transaction_that_stays_open_is_refused_or_waits;
         Postgres jobs_locks: locks_of_a_stranger_stop_no_work_queue a_stranger_keeps_no_job_of_a_dead_process
             a_claim_that_commits_after_its_transaction_goes_back a_take_that_stays_open_keeps_no_job_of_another
             a_unique_key_of_a_job_that_is_there_is_answered_at_once a_dropped_queue_of_a_restored_copy_is_cleared
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
             one_damaged_job_of_a_dead_process_keeps_no_other;
         Postgres jobs_together: each_caller_gets_its_own_answer transactions_that_take_together_end_by_themselves
-            jobs_for_a_caller_that_has_left_go_back a_report_waits_for_a_take_that_locks_its_row_in_passing;
+            jobs_for_a_caller_that_has_left_go_back a_report_waits_for_a_take_that_locks_its_row_in_passing
+            a_batch_with_unusable_arguments_changes_nothing;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
             logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;

@@ -139,6 +139,34 @@ BEGIN
 END
 GO
 
+-- Locks a job that the caller may change, if it is still as a look at its queue found it.
+-- Takes: the job; the token that it had (NULL: it may have changed); the name of its state (NULL: any)
+-- Gives, Errors: as lock_job, and 60042
+CREATE PROCEDURE dialoq.lock_seen_job
+    @job_id bigint, @seen_token bigint, @seen_state nvarchar(4000), @queue_id int OUTPUT, @state smallint OUTPUT,
+    @due_at datetime2(6) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @text nvarchar(2048), @now datetime2(6) = dialoq.current_time_utc();
+    EXEC dialoq.lock_job @job_id, NULL, NULL, @queue_id OUTPUT, @state OUTPUT, @due_at OUTPUT;
+    IF @seen_token IS NULL OR EXISTS (
+        SELECT 1
+        FROM dialoq.job AS j
+        WHERE j.job_id = @job_id AND j.token = @seen_token
+            AND (@seen_state IS NULL OR @seen_state = CASE
+                WHEN j.state = 0 AND j.due_at > @now THEN N'scheduled'
+                WHEN j.state IN (0, 1) THEN N'ready'
+                WHEN j.state = 2 AND j.due_at <= @now THEN N'lost'
+                WHEN j.state = 2 THEN N'taken'
+                ELSE N'dead' END))
+        RETURN;
+    EXEC dialoq.unlock_job @job_id;
+    SET @text = CONCAT(N'job ', @job_id, N' has changed since it was looked at; look again');
+    THROW 60042, @text, 1;
+END
+GO
+
 -- Runs one job that is due: a scheduled one becomes ready, a lease that is over is a failed attempt. A job that another
 -- transaction holds is passed over: no lease ends under a transaction that reports on its job. A job whose row makes this fail
 -- is dead.

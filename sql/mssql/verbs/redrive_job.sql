@@ -1,20 +1,20 @@
 -- REDRIVE: a dead job gets all its attempts again.
--- Takes: the job
+-- Takes: the job; of a job that a look at its queue found, the token that it had and, if it matters, the name of its state
 -- Gives: notices
--- Errors: 60040, 60043, 60044
+-- Errors: 60040, 60042, 60043, 60044
 -- Locks: the job, without waiting
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.redrive_job
-    @job_id bigint
+    @job_id bigint, @seen_token bigint = NULL, @seen_state nvarchar(4000) = NULL
 AS
 BEGIN
     -- <settings>
     DECLARE @notices nvarchar(max), @queue_id int, @state smallint, @due_at datetime2(6), @text nvarchar(2048);
     -- <transaction>
     EXEC dialoq.check_job @job_id, NULL, NULL, @queue_id OUTPUT, @state OUTPUT, @due_at OUTPUT;
-    IF @state = 3
+    IF @state = 3 OR @seen_token IS NOT NULL
     BEGIN
-        EXEC dialoq.lock_job @job_id, NULL, NULL, @queue_id OUTPUT, @state OUTPUT, @due_at OUTPUT;
+        EXEC dialoq.lock_seen_job @job_id, @seen_token, @seen_state, @queue_id OUTPUT, @state OUTPUT, @due_at OUTPUT;
         -- Another session has redriven it meanwhile.
         IF @state <> 3 EXEC dialoq.unlock_job @job_id;
     END

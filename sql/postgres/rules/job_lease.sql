@@ -102,7 +102,9 @@ DECLARE
     v_is_free boolean;
     v_timeout text;
 BEGIN
-    PERFORM dialoq.check_isolation();
+    IF NOT dialoq.is_read_committed() THEN
+        PERFORM dialoq.check_isolation();
+    END IF;
     SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
     FROM dialoq.job AS f
     WHERE f.job_id = p_job_id AND (f.holder IS NULL OR dialoq.is_own_holder(f.holder))
@@ -155,6 +157,40 @@ BEGIN
     ELSE
         PERFORM dialoq.fail(60042, format('the taking of job %s with token %s is over: its lease is over', p_job_id, p_token));
     END IF;
+END $$;
+
+-- Locks a job that the caller may change, if it is still as a look at its queue found it.
+-- Takes: the job; the token that it had (NULL: it may have changed); the name of its state (NULL: any)
+-- Gives: as lock_job
+-- Errors: 60040, 60042, 60043
+CREATE OR REPLACE FUNCTION dialoq.lock_seen_job(
+    p_job_id bigint, p_seen_token bigint, p_seen_state text, OUT place tid, OUT queue_id integer, OUT state smallint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz;
+BEGIN
+    IF p_seen_token IS NULL THEN
+        SELECT l.place, l.queue_id, l.state INTO place, queue_id, state FROM dialoq.lock_job(p_job_id, NULL, NULL) AS l;
+        RETURN;
+    END IF;
+    BEGIN
+        SELECT l.place, l.queue_id, l.state INTO place, queue_id, state FROM dialoq.lock_job(p_job_id, NULL, NULL) AS l;
+        v_now := dialoq.current_time_utc();
+        PERFORM FROM dialoq.job AS j
+        WHERE j.job_id = p_job_id AND j.token = p_seen_token
+            AND (p_seen_state IS NULL OR p_seen_state = CASE
+                WHEN j.state = 0 AND j.due_at > v_now THEN 'scheduled'
+                WHEN j.state IN (0, 1) THEN 'ready'
+                WHEN j.state = 2 AND j.due_at <= v_now THEN 'lost'
+                WHEN j.state = 2 THEN 'taken'
+                ELSE 'dead' END);
+        IF NOT FOUND THEN
+            -- Its lock goes with the subtransaction, as in lock_job.
+            RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
+        END IF;
+    EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
+        PERFORM dialoq.fail(60042, format('job %s has changed since it was looked at; look again', p_job_id));
+    END;
 END $$;
 
 -- Scheduled jobs that are due become ready, and leases that are over are failed attempts. Rows that another session has

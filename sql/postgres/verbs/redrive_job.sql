@@ -1,10 +1,10 @@
 -- REDRIVE: a dead job gets all its attempts again.
--- Takes: the job
+-- Takes: the job; of a job that a look at its queue found, the token that it had and, if it matters, the name of its state
 -- Gives: notices
--- Errors: 60040, 60043, 60044
+-- Errors: 60040, 60042, 60043, 60044
 -- Locks: the job, waiting 100 ms at most
 -- Called by: dialoq_user
-CREATE OR REPLACE FUNCTION dialoq.redrive_job(p_job_id bigint)
+CREATE OR REPLACE FUNCTION dialoq.redrive_job(p_job_id bigint, p_seen_token bigint DEFAULT NULL, p_seen_state text DEFAULT NULL)
 RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -12,7 +12,7 @@ DECLARE
     j record;
 BEGIN
     BEGIN
-        SELECT * INTO j FROM dialoq.lock_job(p_job_id, NULL, NULL) AS l;
+        SELECT * INTO j FROM dialoq.lock_seen_job(p_job_id, p_seen_token, p_seen_state) AS l;
         IF j.state <> 3 THEN
             RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
         END IF;
