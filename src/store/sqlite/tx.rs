@@ -216,7 +216,7 @@ async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
         let rows = if kept.iter().all(Option::is_some) {
             Some(kept.into_iter().flatten().collect())
         } else {
-            engine.with_reader(|reader| read_missing(&reader.connection, &taken, kept)).transpose()?
+            engine.with_reader(|reader| read_missing(&reader.connection, &taken, kept)).transpose()?.flatten()
         };
         if let Some(rows) = rows {
             let catalog = engine.lock()?.core.catalog().clone();
@@ -228,14 +228,20 @@ async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
     slots.into_iter().next().map_or(Ok(Outcome::Received(Vec::new())), Slot::into_outcome)
 }
 
-fn read_missing(connection: &Connection, taken: &[Taken], kept: Vec<Option<ReadRow>>) -> Result<Vec<ReadRow>> {
+/// The rows, read where they are not kept; `None` if one is not there yet: a redriven message has its old number, and its row
+/// comes with the batch that redrives it.
+fn read_missing(connection: &Connection, taken: &[Taken], kept: Vec<Option<ReadRow>>) -> Result<Option<Vec<ReadRow>>> {
     let mut reader = Reader::new(connection);
     let read = |(taken, kept): (&Taken, Option<ReadRow>)| match kept {
         Some(row) => Ok(row),
         None => reader.message(taken.queuing_order),
     };
     let rows: rusqlite::Result<_> = taken.iter().zip(kept).map(read).collect();
-    rows.map_err(|error| super::failure::storage("reading a message that memory knows of", error))
+    match rows {
+        Ok(rows) => Ok(Some(rows)),
+        Err(rusqlite::Error::QueryReturnedNoRows) => Ok(None),
+        Err(error) => Err(super::failure::storage("reading a message that memory knows of", error)),
+    }
 }
 
 fn order_read(engine: &Engine, taken: Vec<Taken>) -> Result<oneshot::Receiver<Result<Slots>>> {

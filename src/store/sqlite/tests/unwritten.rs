@@ -62,6 +62,34 @@ async fn a_transaction_receives_a_message_when_it_is_written() {
     b.commit().await.unwrap();
 }
 
+/// A redriven message has its old number, which is lower than those of messages that are written.
+#[tokio::test]
+async fn a_transaction_receives_a_redriven_message_when_its_redrive_is_written() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let policy = "ALTER QUEUE [to] WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER)";
+    let policy = crate::catalog::ddl::parse(policy).unwrap().into_iter().map(|one| one.definition).collect();
+    store.submit(vec![Verb::Define(policy)]).await.unwrap();
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "again")]).await.unwrap();
+    let mut failed = store.begin().await.unwrap();
+    let letter = crate::id::DeadLetterId(messages(&failed.execute(receive()).await.unwrap())[0].queuing_order);
+    failed.rollback(None).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let mut redriven = store.submit(vec![Verb::RedriveDeadLetter { letter }]);
+    let mut received = tx.execute(receive());
+    {
+        let _held = store.engine.write.lock().unwrap();
+        assert_pending(&mut redriven);
+        assert_pending(&mut received);
+    }
+    redriven.await.unwrap();
+    assert_eq!(bodies(&received.await.unwrap()), ["again"]);
+    tx.commit().await.unwrap();
+    assert!(messages(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty());
+}
+
 #[tokio::test]
 async fn a_receive_given_up_before_it_is_written_takes_nothing() {
     let _limit = crate::testing::limit();
