@@ -226,3 +226,60 @@ pub(crate) fn a_row_that_a_sender_keeps_hides_no_other_group(store: Store) {
         sender.rollback().await.unwrap();
     });
 }
+
+/// The order of the conversations of a group does not depend on the order in which their senders commit.
+pub(crate) fn a_batch_passes_over_no_older_message_of_a_conversation(store: Store) {
+    on(store, |broker, client, _| async move {
+        let (low, high) = (dialog(&broker).await, dialog(&broker).await);
+        for handle in [low, high] {
+            broker.send(handle, "//t/Word", "first").await.unwrap();
+            broker.receive("server").await.unwrap().expect("the first message makes the target");
+        }
+        let one_group = "SELECT dialoq.move_conversation(h.conversation_handle, l.conversation_group_id), dialoq.reprioritise(h.conversation_handle, 9)
+            FROM dialoq.conversation_endpoint AS h JOIN dialoq.conversation_endpoint AS l ON l.endpoint_id < h.endpoint_id
+            WHERE NOT h.is_initiator AND NOT l.is_initiator";
+        client.query(one_group, &[]).await.unwrap();
+        let late = broker.begin().await.unwrap();
+        late.send(low, "//t/Word", "1").await.unwrap();
+        broker.send(high, "//t/Word", "high").await.unwrap();
+        late.commit().await.unwrap();
+        broker.send(low, "//t/Word", "2").await.unwrap();
+        let batch = "SELECT convert_from(message_body, 'UTF8')
+            FROM dialoq.receive_batch('server', ARRAY[NULL, NULL]::bigint[])";
+        let texts: Vec<String> = client.query(batch, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        assert_eq!(texts, ["high", "1", "2"]);
+    });
+}
+
+/// A message that comes back is older than rows of its group that open senders keep, and its own row may be kept by one too.
+pub(crate) fn a_batch_passes_over_no_message_that_came_back(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        broker.execute("ALTER QUEUE server WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER)").await.unwrap();
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "old").await.unwrap();
+        let failed = broker.begin().await.unwrap();
+        let letter = failed.receive("server").await.unwrap().expect("it arrived").first().queuing_order;
+        failed.rollback().await.unwrap();
+        let sender = broker.begin().await.unwrap();
+        sender.send(handle, "//t/Word", "new").await.unwrap();
+        broker.redrive_dead_letter(dialoq::DeadLetterId(letter)).await.unwrap();
+        sender.commit().await.unwrap();
+        // As a sender that relies on this row.
+        let (keeper, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let keep = "BEGIN; SELECT FROM dialoq.ready_group ORDER BY oldest LIMIT 1 FOR KEY SHARE";
+        keeper.batch_execute(keep).await.unwrap();
+        for receive in [
+            format!("receive_batch('server', ARRAY[1, 1], 5, {})", letter + 1),
+            format!("receive_batch('server', ARRAY[2, 2], 5, {})", letter + 1),
+            "receive('server', 1)".to_owned(),
+        ] {
+            let transaction = client.transaction().await.unwrap();
+            let text = format!("SELECT convert_from(message_body, 'UTF8') FROM dialoq.{receive}");
+            let rows = transaction.query(&text, &[]).await.unwrap();
+            assert_eq!(rows[0].get::<_, &str>(0), "old", "{receive}");
+            transaction.rollback().await.unwrap();
+        }
+        keeper.batch_execute("ROLLBACK").await.unwrap();
+    });
+}

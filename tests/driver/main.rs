@@ -74,7 +74,8 @@ fn main() -> ExitCode {
         Postgres batches: a_batch_serves_usual_and_unusual_groups
            a_batch_begins_where_the_last_one_began
             a_batch_numbers_its_messages_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
-            a_row_that_a_sender_keeps_hides_no_other_group;
+            a_row_that_a_sender_keeps_hides_no_other_group a_batch_passes_over_no_older_message_of_a_conversation
+            a_batch_passes_over_no_message_that_came_back;
         Postgres plans: no_plan_depends_on_statistics a_long_outbox_is_delivered_in_proportion_to_its_length;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation

@@ -71,3 +71,12 @@ BEGIN
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_rows);
     END IF;
 END $$;
+
+-- The age of the oldest row of a group, or this age if it is lower. No message of the group is older than the oldest row that the
+-- same statement sees. One row alone may be younger than a message: its sender did not see the rows of transactions that
+-- were open, and a message may come back. Rows that a sender has locked count too. A table with one row, because the planner puts
+-- only such a function into the statement that calls it.
+CREATE OR REPLACE FUNCTION dialoq.oldest_row(p_group uuid, p_oldest bigint) RETURNS TABLE (oldest bigint)
+LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT least(p_oldest, (SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group))
+$$;

@@ -110,9 +110,9 @@ BEGIN
         LIMIT 1;
         IF v_is_plain THEN
             -- A statement of its own, so that the next one sees the message of every sender that relied on one of these rows.
-            SELECT array_agg(h.row), least(v_from, min(h.oldest)) INTO v_held, v_from
+            SELECT array_agg(h.row), (SELECT o.oldest FROM dialoq.oldest_row(v_group, v_from) AS o) INTO v_held, v_from
             FROM (
-                SELECT r.ctid AS row, r.oldest FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_group
+                SELECT r.ctid AS row FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_group
                 FOR UPDATE SKIP LOCKED
             ) AS h;
             RETURN QUERY

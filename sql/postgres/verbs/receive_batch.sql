@@ -172,8 +172,9 @@ BEGIN
                 SELECT c.row, c.endpoint_id, c.group_id, c.handle, c.service_id, c.service_contract_id,
                     m.row AS message, m.next, row_number() OVER () AS place
                 FROM (
-                    SELECT g.row, g.oldest, g.id AS group_id, e.*, count(*) OVER (PARTITION BY g.place) AS endpoints
+                    SELECT g.row, b.oldest, g.id AS group_id, e.*, count(*) OVER (PARTITION BY g.place) AS endpoints
                     FROM unnest(v_rows, v_oldest, v_groups) WITH ORDINALITY AS g (row, oldest, id, place)
+                    CROSS JOIN LATERAL dialoq.oldest_row(g.id, g.oldest) AS b
                     CROSS JOIN LATERAL (
                         SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
                             e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
@@ -244,6 +245,7 @@ BEGIN
                     -- A group whose row promises too much waits for its level.
                     row_number() OVER w <= g.most AND first_value(e.rank_from_top) OVER w <= v_top AS is_taken
                 FROM unnest(v_groups, v_most, v_oldest) WITH ORDINALITY AS g (id, most, oldest, place)
+                CROSS JOIN LATERAL dialoq.oldest_row(g.id, g.oldest) AS b
                 CROSS JOIN LATERAL (
                     SELECT c.endpoint_id, c.conversation_handle, c.service_id, c.service_contract_id,
                         (10 - c.priority)::smallint AS rank_from_top,
@@ -260,9 +262,9 @@ BEGIN
                     ORDER BY n.delivery_class DESC, n.queuing_order
                     LIMIT g.most + 1)
                     UNION ALL
-                    -- No message of the group is older than its row, so deleted rows that an old snapshot keeps are passed over.
+                    -- No message of the group is older than its rows, so deleted rows that an old snapshot keeps are passed over.
                     (SELECT n.ctid, n.delivery_class, n.queuing_order FROM dialoq.queue_message AS n
-                    WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = 0 AND n.queuing_order >= g.oldest
+                    WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = 0 AND n.queuing_order >= b.oldest
                     ORDER BY n.queuing_order
                     LIMIT g.most + 1)
                 ) AS m
