@@ -146,6 +146,28 @@ case!(a_list_waits_for_a_held_group, [281], async |t| {
     assert_eq!(found, [vec!["a".to_owned()], vec!["first".to_owned(), "second".to_owned()]]);
 });
 
+case!(a_list_that_waits_for_a_group_holds_the_group_that_its_conversation_was_moved_to, [281], async |t| {
+    let (moved, other) = (t.pair().await?.initiator, t.pair().await?.initiator);
+    let group = t.endpoint(other).await?.expect("it is there").group;
+    let holder = t.begin().await?;
+    holder.send(moved, "Text", "a").await?;
+    let tx = t.begin().await?;
+    let list = [(moved, "Text", "b"), (moved, "Text", "c")];
+    let mut sent = Box::pin(async { send_each(&tx.0, &list).await });
+    t.still_waits(&mut sent).await;
+    holder.move_conversation(moved, group).await?;
+    holder.commit().await?;
+    sent.await?;
+    // The list holds the new group until its transaction ends.
+    let mut waits = Box::pin(t.send(moved, "Text", "d"));
+    t.still_waits(&mut waits).await;
+    tx.commit().await?;
+    waits.await?;
+    let received = t.receive("QT").await?;
+    assert_eq!(received.texts(), ["a", "b", "c", "d"]);
+    assert_eq!(received.iter().map(|m| m.message_sequence_number).collect::<Vec<_>>(), [1, 2, 3, 4]);
+});
+
 case!(lists_of_many_callers_at_once, [281, 282], async |t| {
     let (pairs, bad) = ([t.pair().await?, t.pair().await?], t.pair().await?);
     t.end(bad.target).await?;

@@ -102,6 +102,9 @@ BEGIN
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_handle = h.handle AND NOT c.is_system AND c.state = 'CO'
                     AND (c.due_at IS NULL OR c.due_at > v_now)
+                    -- It may have been moved before its lock was taken.
+                    AND pg_try_advisory_xact_lock(dialoq.group_key(c.conversation_group_id))
+                    AND (NOT v_keeps_locks OR pg_try_advisory_lock(dialoq.group_key(c.conversation_group_id)))
                     AND (NOT EXISTS (SELECT FROM dialoq.transmission)
                         OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0))
                     AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
