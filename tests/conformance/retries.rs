@@ -291,6 +291,36 @@ case!(conversations_end_and_move_in_a_pause, [274], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["moves"]);
 });
 
+case!(a_conversation_that_is_moved_brings_no_attempts_to_its_group, [274], async |t| {
+    t.define("ALTER QUEUE [QT] WITH RETRY (MAX_ATTEMPTS = 3, DELAY_MS = 0, THEN = QUARANTINE)").await?;
+    let guilty = waiting(&t, "guilty").await?;
+    for _ in 0..2 {
+        assert_eq!(fail(&t).await?.texts(), ["guilty"]);
+    }
+    let other = t.pair().await?;
+    t.move_conversation(guilty.target, group_of(&t, other.target).await?).await?;
+    t.end(guilty.target).await?;
+    t.send(other.initiator, "Text", "innocent").await?;
+    for _ in 0..2 {
+        assert_eq!(fail(&t).await?.texts(), ["innocent"], "all attempts");
+    }
+    assert_eq!(fail(&t).await?.texts(), ["innocent"]);
+    assert!(t.receive("QT").await?.is_empty(), "the third was the last");
+});
+
+case!(a_group_keeps_its_attempts_when_a_conversation_is_moved_into_it, [274], async |t| {
+    t.define("ALTER QUEUE [QT] WITH RETRY (MAX_ATTEMPTS = 3, DELAY_MS = 0, THEN = QUARANTINE)").await?;
+    let (first, other) = (waiting(&t, "first").await?, t.pair().await?);
+    for _ in 0..2 {
+        assert_eq!(fail(&t).await?.texts(), ["first"]);
+    }
+    t.move_conversation(other.target, group_of(&t, first.target).await?).await?;
+    t.end(first.target).await?;
+    t.send(other.initiator, "Text", "second").await?;
+    assert_eq!(fail(&t).await?.texts(), ["second"]);
+    assert!(t.receive("QT").await?.is_empty(), "the third attempt at the group");
+});
+
 case!(a_release_ends_a_pause, [271], async |t| {
     policy(&t, "").await?;
     let pair = waiting(&t, "x").await?;

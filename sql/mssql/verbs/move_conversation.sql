@@ -9,7 +9,7 @@ CREATE PROCEDURE dialoq.move_conversation
 AS
 BEGIN
     -- <settings>
-    DECLARE @notices nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @is_ready bit;
+    DECLARE @notices nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @is_ready bit, @rollbacks int;
     DECLARE @group uniqueidentifier, @conversation_id uniqueidentifier, @is_initiator bit;
     -- <transaction>
     -- A refusal that no lock holder can change does not wait for the groups. The groups are locked in the order of their ids.
@@ -30,7 +30,11 @@ BEGIN
     EXEC dialoq.check_group @conversation_group_id, @service_id;
     IF @group <> @conversation_group_id
     BEGIN
-        UPDATE dialoq.conversation_endpoint SET conversation_group_id = @conversation_group_id
+        -- The count of rollbacks is that of the group.
+        SELECT @rollbacks = MAX(o.rollbacks)
+        FROM dialoq.conversation_endpoint AS o WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+        WHERE o.conversation_group_id = @conversation_group_id;
+        UPDATE dialoq.conversation_endpoint SET conversation_group_id = @conversation_group_id, rollbacks = @rollbacks
         WHERE endpoint_id = @endpoint_id;
         EXEC dialoq.rebuild_ready_rows @group;
         EXEC dialoq.rebuild_ready_rows @conversation_group_id, @is_ready OUTPUT;

@@ -28,7 +28,11 @@ BEGIN
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_lock.endpoint_id;
     PERFORM dialoq.check_destination(p_conversation_group_id, e.service_id);
     IF e.conversation_group_id <> p_conversation_group_id THEN
-        UPDATE dialoq.conversation_endpoint AS c SET conversation_group_id = p_conversation_group_id
+        -- The count of rollbacks is that of the group.
+        UPDATE dialoq.conversation_endpoint AS c
+        SET conversation_group_id = p_conversation_group_id, rollbacks = (
+            SELECT max(o.rollbacks) FROM dialoq.conversation_endpoint AS o
+            WHERE o.conversation_group_id = p_conversation_group_id)
         WHERE c.endpoint_id = e.endpoint_id;
         PERFORM dialoq.rebuild_ready_rows(e.conversation_group_id);
         IF dialoq.rebuild_ready_rows(p_conversation_group_id) THEN
