@@ -119,6 +119,21 @@ case!(a_dead_letter_says_why_if_the_rollback_did, [291], async |t| {
     );
 });
 
+case!(a_reason_that_no_store_can_keep_as_it_is_counts_too, [291], async |t| {
+    policy(&t, 1).await?;
+    let pair = t.pair().await?;
+    let long = "r".repeat(70 << 20);
+    for reason in ["not a number: '1\0'", &long] {
+        t.send(pair.initiator, "Text", "x").await?;
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.texts(), ["x"]);
+        tx.0.rollback_because(reason).await?;
+        assert!(t.receive("QT").await?.is_empty(), "the rollback counts at once");
+    }
+    let reasons: Vec<_> = letters(&t).await?.iter().map(|row| row.text("reason")).collect();
+    assert_eq!(reasons, ["not a number: '1\u{FFFD}'", &long[..1000]]);
+});
+
 case!(a_redriven_message_comes_before_those_that_came_after_it, [292], async |t| {
     let pair = dead(&t, &["first"], &["second", "third"]).await?;
     redrive(&t, letter(&t).await?).await?;
