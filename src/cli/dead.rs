@@ -1,6 +1,6 @@
 //! `dialoq dead list`, `show`, `redrive` and `purge`
 
-use super::confirm::confirm;
+use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
 use super::output::{Output, printable, shortened, table};
@@ -239,8 +239,8 @@ impl Redrive {
                 false => output.text(&format!("redrove dead letter {letter}")),
             };
         }
-        let filter = self.filter.of(broker);
-        let number = preview(broker, &filter, "redrive", output).await?;
+        let mut filter = self.filter.of(broker);
+        let number = preview(broker, &mut filter, "redrive", output).await?;
         confirm(self.yes, &format!("redrive {}?", dead_letters(number)), output).await?;
         let done = broker.redrive_dead_letters(&filter).await?;
         if output.json {
@@ -293,8 +293,8 @@ impl Purge {
     }
 
     async fn purge(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
-        let filter = DeadLetterFilter { letter: self.letter, ..self.filter.of(broker) };
-        let number = preview(broker, &filter, "purge", output).await?;
+        let mut filter = DeadLetterFilter { letter: self.letter, ..self.filter.of(broker) };
+        let number = preview(broker, &mut filter, "purge", output).await?;
         confirm(self.yes, &format!("remove {} for good?", dead_letters(number)), output).await?;
         let purged = broker.purge_dead_letters(&filter).await?;
         match output.json {
@@ -318,12 +318,13 @@ fn dead_letters(number: u64) -> String {
     format!("{number} dead letter{}", if number == 1 { "" } else { "s" })
 }
 
-/// Prints which dead letters a change would touch; there must be one.
-async fn preview(broker: &Broker, filter: &DeadLetterFilter, verb: &str, output: &Output) -> Result<u64, Failure> {
+/// Prints which dead letters a change would touch, and restricts the filter to them; there must be one.
+async fn preview(broker: &Broker, filter: &mut DeadLetterFilter, verb: &str, output: &Output) -> Result<u64, Failure> {
     let letters = broker.dead_letters(filter, MOST_DEAD_LETTERS, 0).await?;
     if letters.is_empty() {
         return Err(Failure::Nothing(format!("there is no dead letter to {verb}")));
     }
+    filter.before = end_of_preview(letters.iter().map(|letter| letter.died_at));
     let open = letters.iter().filter(|letter| letter.is_conversation_open).count();
     if output.json {
         output.json(&json!({ "would": verb, "dead_letters": letters.len(), "of_open_conversations": open }))?;

@@ -89,8 +89,8 @@ impl End {
     }
 
     async fn end_all(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
-        let filter = self.filter.of(broker, None)?;
-        let number = preview(broker, &filter, "end", output).await?;
+        let mut filter = self.filter.of(broker, None)?;
+        let number = preview(broker, &mut filter, "end", output).await?;
         confirm(self.yes, &format!("end {number} conversations?"), output).await?;
         let changed = broker.end_conversations(&filter, self.form()).await?;
         match output.json {

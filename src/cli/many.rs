@@ -1,5 +1,6 @@
 //! Conversations chosen by options, and their preview.
 
+use super::confirm::end_of_preview;
 use super::failure::Failure;
 use super::output::{Output, printable, table};
 use super::peek::before;
@@ -79,10 +80,10 @@ fn parse_state(text: &str) -> Result<ConversationState, String> {
     })
 }
 
-/// Prints which conversations a change would touch; there must be one.
+/// Prints which conversations a change would touch, and restricts the filter to those begun by then; there must be one.
 pub(super) async fn preview(
     broker: &Broker,
-    filter: &ConversationFilter,
+    filter: &mut ConversationFilter,
     verb: &str,
     output: &Output,
 ) -> Result<usize, Failure> {
@@ -90,6 +91,7 @@ pub(super) async fn preview(
     if sides.is_empty() {
         return Err(Failure::Nothing(format!("there is no conversation to {verb}")));
     }
+    filter.before = end_of_preview(sides.iter().map(|side| side.begun_at));
     if output.json {
         output.json(&json!({ "would": verb, "conversations": sides.len(), "sides": sides.iter().take(LISTED).collect::<Vec<_>>() }))?;
         return Ok(sides.len());

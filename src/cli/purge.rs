@@ -1,6 +1,6 @@
 //! `dialoq purge`
 
-use super::confirm::confirm;
+use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
 use super::output::{Output, printable, table};
@@ -55,7 +55,7 @@ impl Purge {
     }
 
     async fn purge(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
-        let filter = MessageFilter {
+        let mut filter = MessageFilter {
             conversation: self.conversation,
             message_type: self.message_type.clone(),
             service: self.service.clone(),
@@ -69,6 +69,7 @@ impl Purge {
                 left => format!("there is no message to purge; {left} stand behind others, or are set aside"),
             }));
         }
+        filter.before = end_of_preview(messages.iter().map(|message| message.message_enqueue_time));
         if output.json {
             output.json(&json!({ "would": "purge", "messages": messages.len(), "left": left }))?;
         } else {

@@ -53,8 +53,8 @@ impl Reprioritise {
                 false => output.text(&format!("conversation {handle} has level {level} here")),
             };
         }
-        let filter = self.filter.of(broker, None)?;
-        preview(broker, &filter, "reprioritise", output).await?;
+        let mut filter = self.filter.of(broker, None)?;
+        preview(broker, &mut filter, "reprioritise", output).await?;
         confirm(self.yes, &format!("give them level {level}?"), output).await?;
         let changed = broker.reprioritise_conversations(&filter, level).await?;
         match output.json {
