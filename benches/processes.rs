@@ -4,7 +4,9 @@
 //! only runs it once. Durability is full, bodies have 256 bytes. `DIALOQ_BENCH_FOLDER` says where the files are, and
 //! `cargo bench --bench processes -- lone` (`many`, `take-over`) measures one row in more rounds.
 //!
-//! - One caller: the median SEND of a process that owns the file, and of one that works through another.
+//! - One caller: the median SEND of a process that owns the file, and of one that works through another. Beside it the limit
+//!   of the way: 300 bytes and an answer of 60 over a bare socket, to a process that syncs a file before it answers, against
+//!   the same sync without the socket.
 //! - 64 callers: SENDs a second of one process, and of eight that have eight callers each.
 //! - Take-over: from the kill of the owner, under the load of eight processes, to the next SEND of another process that is
 //!   answered.
@@ -34,6 +36,10 @@ fn main() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     if let (Ok(role), Ok(url)) = (std::env::var(ROLE), std::env::var(URL)) {
+        #[cfg(unix)]
+        if role == bare::ROLE {
+            return bare::answer(Path::new(&url));
+        }
         return runtime.block_on(child(&role, &url, length));
     }
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
@@ -51,6 +57,16 @@ fn main() {
             least(&beside),
             median(&beside) - median(&alone)
         );
+        #[cfg(unix)]
+        {
+            let [alone, beside] = in_turn(rounds, || bare::median_us(length));
+            println!(
+                "bare sync p50: {:.0} us, through a bare socket {:.0} us, {:+.0} us",
+                median(&alone),
+                median(&beside),
+                median(&beside) - median(&alone)
+            );
+        }
     }
     if is_asked("many") {
         let [one, eight] =
@@ -242,5 +258,67 @@ async fn child(role: &str, url: &str, length: Duration) {
             std::future::pending::<()>().await;
         }
         (other, _) => panic!("no such role: {other}"),
+    }
+}
+
+/// The limit of the way to another process: blocking threads, a socket, and nothing else.
+#[cfg(unix)]
+mod bare {
+    use super::{Duration, Instant, Other, Path, median};
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::unix::fs::FileExt;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    pub(super) const ROLE: &str = "bare";
+    const QUESTION: [u8; 300] = [1; 300];
+    const ANSWER: [u8; 60] = [2; 60];
+
+    /// Writes a page of the file over and over, as SQLite's log does once it has been folded.
+    fn write_and_sync(file: &File) {
+        file.write_all_at(&[3; 4096], 0).expect("it is written");
+        file.sync_data().expect("it is synced");
+    }
+
+    /// The process that answers: a folder in which its socket and its file are made.
+    pub(super) fn answer(folder: &Path) {
+        let file = File::create(folder.join("log")).expect("a file");
+        let listener = UnixListener::bind(folder.join("socket")).expect("a socket");
+        println!("ready");
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut question = QUESTION;
+        while stream.read_exact(&mut question).is_ok() {
+            write_and_sync(&file);
+            stream.write_all(&ANSWER).expect("it is answered");
+        }
+    }
+
+    /// The median of a sync by this thread, and of one by the other process.
+    pub(super) fn median_us(length: Duration) -> [f64; 2] {
+        let folder = match std::env::var_os("DIALOQ_BENCH_FOLDER") {
+            Some(folder) => tempfile::TempDir::new_in(folder),
+            None => tempfile::TempDir::new(),
+        };
+        let folder = folder.expect("a folder");
+        let file = File::create(folder.path().join("own")).expect("a file");
+        let alone = timed(length, || write_and_sync(&file));
+        let mut other = Other::start(ROLE, &folder.path().display().to_string());
+        other.line();
+        let mut stream = UnixStream::connect(folder.path().join("socket")).expect("it listens");
+        let beside = timed(length, || {
+            stream.write_all(&QUESTION).expect("it is asked");
+            stream.read_exact(&mut { ANSWER }).expect("it answers");
+        });
+        [alone, beside]
+    }
+
+    fn timed(length: Duration, mut call: impl FnMut()) -> f64 {
+        let (started, mut times) = (Instant::now(), Vec::new());
+        while started.elapsed() < length {
+            let before = Instant::now();
+            call();
+            times.push(before.elapsed().as_secs_f64() * 1e6);
+        }
+        median(&times)
     }
 }
