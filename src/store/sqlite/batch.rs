@@ -220,7 +220,16 @@ impl WriteSide {
         Ok(())
     }
 
-    /// The same for a connection that no other caller waits for: another program can write then.
+    /// Undoes them, and leaves the savepoint open. Returns whether there were any.
+    pub(super) fn undo_rehearsal(&self) -> rusqlite::Result<bool> {
+        let has_rehearsal = self.rehearsal.take().is_some();
+        if has_rehearsal {
+            self.run(ROLLBACK_TO)?;
+        }
+        Ok(has_rehearsal)
+    }
+
+    /// As `close_rehearsal`, for a connection that no other caller waits for: another program can write then.
     pub(super) fn drop_rehearsal(&self) {
         if self.is_rehearsing() {
             self.roll_back();

@@ -125,9 +125,12 @@ pub(super) fn rehearse(
 ) -> Result<Result<Done>> {
     let connection = &side.connection;
     let mut script = script::lock(script);
-    if !side.take_rehearsal(script.position()) {
-        side.close_rehearsal().map_err(writing)?;
-        side.run(SAVEPOINT).map_err(writing)?;
+    let goes_on = side.take_rehearsal(script.position());
+    if !goes_on {
+        // The savepoint of another transaction's statements serves again once they are undone.
+        if !side.undo_rehearsal().map_err(writing)? {
+            side.run(SAVEPOINT).map_err(writing)?;
+        }
         if let Err(refusal) = replay(side, &script, Some(caller))? {
             undo(side, &refusal)?;
             return Ok(Err(refusal));
@@ -136,7 +139,11 @@ pub(super) fn rehearse(
     let moment = Moment::now();
     side.moments.set(&moment);
     side.guard.take_defined();
-    side.run(SAVEPOINT).map_err(writing)?;
+    // The savepoint of the transaction is that of its first statement too.
+    let is_first = !goes_on && script.steps.is_empty();
+    if !is_first {
+        side.run(SAVEPOINT).map_err(writing)?;
+    }
     let keep = if form == Form::Rows { Keep::Rows } else { Keep::Nothing };
     let mut done = watched(side, &statement, keep, Some(caller));
     let mut may_repeat = !done.as_ref().is_err_and(is_of_the_run);
@@ -152,8 +159,14 @@ pub(super) fn rehearse(
         (done, may_repeat) = (Err(user(&statement.text, why)), false);
     }
     match &done {
+        Ok(_) if is_first => {}
         Ok(_) => side.run(RELEASE).map_err(writing)?,
-        Err(error) => undo(side, error)?,
+        Err(error) => {
+            undo(side, error)?;
+            if is_first && !connection.is_autocommit() {
+                side.run(SAVEPOINT).map_err(writing)?;
+            }
+        }
     }
     let has_written = done.as_ref().is_ok_and(|done| done.has_written);
     let reported = match &done {
