@@ -1,8 +1,10 @@
 //! The retry policy of a queue: pauses between the attempts at a conversation group, and what follows the last.
 
 use crate::rig::{Pair, Rig, Text, code};
+use crate::servers::Store;
 use dialoq::protocol::{Message, system};
 use dialoq::{Act, Broker, ConversationHandle, GroupId, OpenOptions, Result};
+use std::cell::Cell;
 
 /// A policy without jitter: pauses of 1, 2, 3 and 3 seconds.
 const POLICY: &str = "MAX_ATTEMPTS = 5, DELAY_MS = 1000, FACTOR_PERCENT = 200, MAX_DELAY_MS = 3000, JITTER_PERCENT = 0";
@@ -63,6 +65,38 @@ case!(a_waiting_receiver_gets_the_message_when_its_pause_is_over, [270], async |
     t.still_waits(&mut receiver).await;
     t.advance_ms(1).await?;
     assert_eq!(receiver.await?.texts(), ["again"]);
+});
+
+case!(a_pause_begins_before_another_receiver_gets_the_group, [270], async |t| {
+    if t.store() == Store::Mssql {
+        // Its locks go with the transaction, and its rollback is counted after that.
+        return Ok(());
+    }
+    t.define(
+        "ALTER QUEUE [QT] WITH RETRY (MAX_ATTEMPTS = 100, DELAY_MS = 1000, FACTOR_PERCENT = 100, JITTER_PERCENT = 0)",
+    )
+    .await?;
+    waiting(&t, "poison").await?;
+    let other = Broker::open_with(t.database.url(), OpenOptions::default().clock(t.clock.clone())).await?;
+    let attempts = Cell::new(0);
+    let receiver = async |broker: &Broker| {
+        for _ in 0..6 {
+            let tx = broker.begin().await?;
+            let received = tx.receive("QT").await?.is_some();
+            attempts.set(attempts.get() + usize::from(received));
+            tx.rollback().await?;
+        }
+        Ok::<_, dialoq::Error>(())
+    };
+    for round in 1..=20 {
+        let [one, two] = [&t.broker, &other];
+        let done =
+            tokio::join!(receiver(one), receiver(two), receiver(one), receiver(two), receiver(one), receiver(two));
+        done.0.and(done.1).and(done.2).and(done.3).and(done.4).and(done.5)?;
+        assert_eq!(attempts.get(), round, "the clock stands still, so the pause goes on");
+        t.advance(1).await?;
+    }
+    other.close().await?;
 });
 
 case!(a_commit_between_begins_the_pauses_anew, [270], async |t| {

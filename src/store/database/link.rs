@@ -167,6 +167,10 @@ pub trait Link: Send {
     /// outlive [`Link::rollback_to`]; called in the transaction, before its first savepoint of the user. The caller calls
     /// `unlock_session` after the end.
     fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>>;
+
+    /// Keeps the locks of conversation groups that the transaction holds beyond its rollback, if the server can; called just
+    /// before that. The caller calls `unlock_session` after it.
+    fn keep_locks(&mut self) -> BoxFuture<'_, Linked<()>>;
 }
 
 /// A connection of the user's own, in a transaction of the user's own or in none. The server notifies other processes

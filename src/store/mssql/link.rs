@@ -141,6 +141,11 @@ impl Link for MssqlLink {
             session.hold_locks(client).await
         })
     }
+
+    /// The locks go with the transaction.
+    fn keep_locks(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 impl Drop for MssqlLink {

@@ -358,4 +358,8 @@ impl Link for PlayedLink {
     fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>> {
         self.control("hold_locks".to_owned())
     }
+
+    fn keep_locks(&mut self) -> BoxFuture<'_, Linked<()>> {
+        self.control("keep_locks".to_owned())
+    }
 }

@@ -105,6 +105,11 @@ impl Attempt {
         AttemptEnd { calls, is_unnoted: withdrawn > 0 }
     }
 
+    /// The queues from which it has received.
+    pub(in crate::store::database) fn queues(&self) -> impl Iterator<Item = i32> + '_ {
+        self.received.iter().map(|(queue, _)| *queue)
+    }
+
     /// The call after a rollback, with its reason.
     pub(in crate::store::database) fn count<'a>(&self, reason: Option<&'a str>) -> Call<'a> {
         Call { name: "count_rollback", args: vec![Arg::Uuid(self.id), reason.map_or(Arg::Null, Arg::Text)] }

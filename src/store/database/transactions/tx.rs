@@ -44,6 +44,8 @@ struct Session {
     holds_locks: bool,
     /// Why it is rolled back, if its caller said so.
     rollback_reason: Option<Arc<str>>,
+    /// The notices of its rollback, once that is counted.
+    rollback_notices: Notices,
     /// What it has received, for the count of rollbacks.
     attempt: Option<Attempt>,
     /// The user's own SQL has run.
@@ -127,6 +129,7 @@ impl Session {
             last_savepoint: BEFORE_THE_VERB,
             holds_locks: false,
             rollback_reason: None,
+            rollback_notices: Notices::default(),
             attempt: None,
             ran_users_sql: false,
             steps_done: 0,
@@ -212,7 +215,11 @@ impl Session {
             self.link = None;
         }
         if let Some(mut link) = self.link.take() {
+            let counts_here = is_link_usable && self.keep_counted_groups(&mut *link).await;
             let is_clean = is_link_usable && link.rollback().await.is_ok();
+            if is_clean && counts_here {
+                self.count_rollback(&mut *link).await;
+            }
             if is_clean && self.holds_locks {
                 // If that fails, the link is closed, and its locks go with it.
                 let _ = link.call(unlock_session()).await;
@@ -221,8 +228,32 @@ impl Session {
         self.after_rollback().await;
     }
 
+    /// Keeps the groups locked if the rollback counts against them, so that a pause begins before another receiver gets their
+    /// messages. Only this session can count it then. A transaction that the server has ended keeps no locks.
+    async fn keep_counted_groups(&mut self, link: &mut dyn Link) -> bool {
+        let catalog = self.database.definitions.known().catalog.clone();
+        let counts_by_group = |queue: i32| {
+            let queue = catalog.queues.get(&queue);
+            queue.is_some_and(|queue| queue.retry.is_some() || queue.is_poison_quarantine_enabled)
+        };
+        let is_wanted = self.attempt.as_ref().is_some_and(|attempt| attempt.queues().any(counts_by_group));
+        let is_kept = is_wanted && link.keep_locks().await.is_ok();
+        self.holds_locks |= is_kept;
+        is_kept
+    }
+
+    /// Counts the rollback on the link that had the transaction; if that fails, it is still to be counted.
+    async fn count_rollback(&mut self, link: &mut dyn Link) {
+        if let Some(attempt) = &self.attempt
+            && let Ok(rows) = link.call(attempt.count(self.rollback_reason.as_deref())).await
+        {
+            self.rollback_notices.extend(notices_in(&rows));
+            self.attempt = None;
+        }
+    }
+
     async fn after_rollback(&mut self) {
-        let mut notices = Notices::default();
+        let mut notices = std::mem::take(&mut self.rollback_notices);
         self.taken.clear();
         if let Some(attempt) = self.attempt.take() {
             match self.database.control.call(attempt.count(self.rollback_reason.as_deref())).await {

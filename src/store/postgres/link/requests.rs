@@ -79,4 +79,9 @@ impl Link for PgLink {
         self.holds_locks = true;
         busy!(self, self.batch_now(transaction::HOLD_LOCKS, Asked::Ours("holding locks"), AtRisk::Transaction))
     }
+
+    fn keep_locks(&mut self) -> BoxFuture<'_, Linked<()>> {
+        self.holds_locks = true;
+        busy!(self, self.batch_now(transaction::KEEP_LOCKS, Asked::Ours("keeping locks"), AtRisk::Transaction))
+    }
 }
