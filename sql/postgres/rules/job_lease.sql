@@ -76,6 +76,10 @@ DECLARE
     v_id bigint;
     v_notices text;
 BEGIN
+    -- Nearly no transaction holds jobs when it takes, and this search costs half of the one below.
+    IF NOT EXISTS (SELECT FROM dialoq.job AS f WHERE f.process = p_process AND f.holder = ANY (p_holders)) THEN
+        RETURN NULL;
+    END IF;
     -- Locked before they are changed: another call may give the same jobs back, and they may be taken again then.
     FOR v_id IN
         SELECT j.job_id

@@ -63,8 +63,12 @@ BEGIN
     THEN
         PERFORM dialoq.refuse_columns('claim_job_batch');
     END IF;
-    PERFORM dialoq.check_id('p_process', p_process);
-    PERFORM dialoq.check_id('a member of p_holders', h.holder) FROM unnest(p_holders) AS h (holder) WHERE h.holder IS NULL;
+    IF p_process IS NULL THEN
+        PERFORM dialoq.check_id('p_process', p_process);
+    END IF;
+    IF array_position(p_holders, NULL) > 0 THEN
+        PERFORM dialoq.check_id('a member of p_holders', NULL);
+    END IF;
     PERFORM dialoq.begin_claim();
     RETURN QUERY
     SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(false, ARRAY[v_count]),
