@@ -32,6 +32,11 @@ pub struct OpenOptions {
     pub entra_token: Option<AccessToken>,
     /// Has a server's next batch wait for callers, for tests. Default it never does.
     pub gathering: Gathering,
+    /// The receives in transactions of this process after which PostgreSQL may batch them and note them late, for
+    /// tests. Default 256.
+    pub careful_receives: usize,
+    /// The age at which PostgreSQL has a note of a transaction that has received, for tests. Default 20 ms.
+    pub note_after: Duration,
 }
 
 /// The number of callers that the next batch of SENDs or RECEIVEs waits for, so that a test controls the batch.
@@ -89,6 +94,8 @@ impl Default for OpenOptions {
             create: true,
             entra_token: None,
             gathering: Gathering::default(),
+            careful_receives: 256,
+            note_after: Duration::from_millis(20),
         }
     }
 }
@@ -141,6 +148,18 @@ impl OpenOptions {
     /// Sets the number of callers that a server's next batch waits for, for tests.
     pub fn gathering(mut self, gathering: Gathering) -> Self {
         self.gathering = gathering;
+        self
+    }
+
+    /// Sets after how many receives in transactions PostgreSQL may batch them and note them late, for tests.
+    pub fn careful_receives(mut self, receives: usize) -> Self {
+        self.careful_receives = receives;
+        self
+    }
+
+    /// Sets the age at which PostgreSQL has a note of a transaction that has received, for tests.
+    pub fn note_after(mut self, age: Duration) -> Self {
+        self.note_after = age;
         self
     }
 

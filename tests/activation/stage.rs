@@ -57,20 +57,21 @@ impl Stage {
 
     async fn at(store: Store, url: String, database: Option<Database>) -> Self {
         let clock = Clock::manual(START);
-        let broker = Broker::open_with(&url, OpenOptions::new().clock(clock.clone())).await.unwrap();
+        let broker =
+            Broker::open_with(&url, OpenOptions::new().clock(clock.clone()).careful_receives(0)).await.unwrap();
         Self { broker, clock, store, url, _database: database }
     }
 
     /// Closes the broker and opens the same database.
     pub(crate) async fn reopen(&mut self) {
         self.broker.close().await.unwrap();
-        let options = OpenOptions::new().clock(self.clock.clone());
+        let options = OpenOptions::new().clock(self.clock.clone()).careful_receives(0);
         self.broker = Broker::open_with(&self.url, options).await.unwrap();
     }
 
     /// Another broker on the same database, with the same clock: another process, to a server.
     pub(crate) async fn another(&self) -> Broker {
-        let options = OpenOptions::new().clock(self.clock.clone());
+        let options = OpenOptions::new().clock(self.clock.clone()).careful_receives(0);
         Broker::open_with(&self.url, options).await.unwrap()
     }
 

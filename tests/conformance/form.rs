@@ -3,7 +3,7 @@
 use crate::rig::Case;
 use crate::servers::Store;
 use dialoq::protocol::definition::TakingTechnique;
-use dialoq::{Broker, Result};
+use dialoq::{Broker, OpenOptions, Result};
 
 /// How a broker uses the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(crate) enum Form {
     Guest,
     /// It worked through another that owned the file, and owns it since that one closed. Embedded only.
     Heir,
+    /// It is the only one, and its transactions claim what they receive from the first RECEIVE on. PostgreSQL only.
+    Claims,
     /// It is the only one, and every work queue that names no technique has this one. Servers only, cases of work queues only.
     TakesBy(TakingTechnique),
 }
@@ -30,7 +32,16 @@ impl Form {
                 (Self::TakesBy(TakingTechnique::Cursor), "_by_cursor"),
                 (Self::TakesBy(TakingTechnique::AppLock), "_by_applock"),
             ],
-            Store::Postgres | Store::Mssql => &[(Self::Alone, "")],
+            Store::Postgres => &[(Self::Alone, ""), (Self::Claims, "_by_claim")],
+            Store::Mssql => &[(Self::Alone, "")],
+        }
+    }
+
+    /// The options of its broker.
+    pub(crate) fn options(self) -> OpenOptions {
+        match self {
+            Self::Claims => OpenOptions::default().careful_receives(0),
+            _ => OpenOptions::default(),
         }
     }
 

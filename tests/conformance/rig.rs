@@ -6,8 +6,7 @@ use crate::servers::{Database, Store};
 use dialoq::act::{Dialog, Perform};
 use dialoq::protocol::{self, Addressee, Message, ReceiveFrom, Relation, Verb, system};
 use dialoq::{
-    Act, Broker, Clock, ConversationHandle, ConversationId, Error, GroupId, OpenOptions, Result, SqlRow, SqlValue,
-    Timestamp, Tx,
+    Act, Broker, Clock, ConversationHandle, ConversationId, Error, GroupId, Result, SqlRow, SqlValue, Timestamp, Tx,
 };
 use std::fmt;
 use std::future::poll_fn;
@@ -135,7 +134,7 @@ impl Rig {
     }
 
     async fn at(database: Database, clock: Clock, form: Form) -> Result<Self> {
-        let open = || Broker::open_with(database.url(), OpenOptions::default().clock(clock.clone()));
+        let open = || Broker::open_with(database.url(), form.options().clock(clock.clone()));
         let mut owner = if form.has_owner() { Some(open().await?) } else { None };
         let broker = open().await?;
         if form == Form::Heir

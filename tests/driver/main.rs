@@ -3,6 +3,7 @@
 
 mod batches;
 mod batches_mssql;
+mod claims;
 mod damaged;
 mod enlisting;
 mod enlisting_mssql;
@@ -76,6 +77,12 @@ fn main() -> ExitCode {
             a_batch_numbers_its_messages_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
             a_row_that_a_sender_keeps_hides_no_other_group a_batch_passes_over_no_older_message_of_a_conversation
             a_batch_passes_over_no_message_that_came_back;
+        Postgres claims: a_claim_holds_its_group_without_a_transaction_of_the_server
+            a_transaction_that_does_more_takes_the_lock_before_those_that_wait
+            a_lost_session_ends_its_claims_and_loses_no_message an_old_claim_becomes_a_transaction_of_the_server
+            the_rollback_of_a_claim_counts what_happens_to_the_queue_after_a_claim_does_not_change_its_commit
+            a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive
+            many_callers_of_two_processes_receive_each_message_once;
         Postgres plans: no_plan_depends_on_statistics a_long_outbox_is_delivered_in_proportion_to_its_length;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation

@@ -149,9 +149,9 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
 }
 
 pub(crate) async fn open(url: &str, clock: &Clock, gathering: &Gathering) -> Result<Broker, String> {
-    Broker::open_with(url, OpenOptions::default().clock(clock.clone()).gathering(gathering.clone()))
-        .await
-        .map_err(|error| format!("{error:?}"))
+    // The first receives are noted at once, the later ones are claims where the store has them.
+    let options = OpenOptions::default().clock(clock.clone()).gathering(gathering.clone()).careful_receives(4);
+    Broker::open_with(url, options).await.map_err(|error| format!("{error:?}"))
 }
 
 pub(crate) fn same(model: &str, store: &str) -> Result<(), String> {

@@ -61,10 +61,16 @@ BEGIN
     END LOOP;
 END $$;
 
--- Waits for the lock of a group.
+-- Waits for the lock of a group. A claim (claim.sql) holds it in shared mode, and its transaction may take the lock over: a
+-- session that waited in the lock's own queue would come before it. So it waits for the claim's lock first.
 CREATE OR REPLACE FUNCTION dialoq.wait_for_group(p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+    IF pg_try_advisory_lock_shared(dialoq.group_key(p_group)) THEN
+        PERFORM pg_advisory_unlock_shared(dialoq.group_key(p_group));
+        -- Kept, so that no other claim is made before this session has the group.
+        PERFORM pg_advisory_xact_lock(dialoq.claim_key(p_group));
+    END IF;
     PERFORM pg_advisory_xact_lock(dialoq.group_key(p_group));
     IF current_setting('dialoq.session_locks', true) = '1' THEN
         PERFORM pg_advisory_lock(dialoq.group_key(p_group));

@@ -31,7 +31,7 @@ BEGIN
         IF v_locked IS NULL THEN
             v_locked := ARRAY(
                 SELECT l.classid::bigint << 32 | l.objid::bigint FROM pg_locks AS l
-                WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.mode = 'ExclusiveLock'
+                WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
                     AND l.classid::bigint >> 16 = 17513
                     AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()));
         END IF;

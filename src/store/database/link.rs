@@ -150,6 +150,24 @@ pub trait Link: Send {
         })
     }
 
+    /// Makes calls that do not depend on each other, each a transaction of its own, in order and if possible in one flight;
+    /// gives the answer of each. Fails if none was sent.
+    fn calls<'a>(&'a mut self, calls: Vec<Call<'a>>) -> BoxFuture<'a, Linked<Vec<Linked<Vec<SqlRow>>>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(calls.len());
+            for call in calls {
+                answers.push(self.call(call).await);
+            }
+            Ok(answers)
+        })
+    }
+
+    /// With the next request the transaction takes the lock of a group alone that it shares with a claim
+    /// ([`Dialect::has_claims`]).
+    fn hold_group(&mut self, _group: Uuid) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Rolls it back; no error if the server has done so already.
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>>;
 

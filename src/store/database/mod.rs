@@ -34,7 +34,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
-use batching::{batcher, job_batches, receive_batches, send_batches};
+use batching::{batcher, claim_batches, job_batches, receive_batches, send_batches};
 use calls::rows;
 use definitions::catalog;
 use installation::install;
@@ -44,7 +44,7 @@ use retry::{Repeat, Retry, retry};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use transactions::{attempts, claims, tx, uncommitted_receives};
+use transactions::{attempts, claim_ages, claims, tx, uncommitted_receives};
 use uuid::Uuid;
 
 /// After this pause a lone SEND that waits for a locked group lets other SENDs go.
@@ -72,6 +72,8 @@ struct Database {
     watch: queue_poll::PollTrigger,
     uncommitted: Arc<uncommitted_receives::UncommittedReceives>,
     notes: attempts::Notes,
+    desks: claim_batches::ClaimDesks,
+    claim_ages: claim_ages::ClaimAges,
     outbox: publish::Outbox,
     sends: batcher::Batcher<send_batches::Sending>,
     receives: receive_batches::Receives,
@@ -144,7 +146,9 @@ impl DatabaseStore {
             board: ActivityBoard::default(),
             watch: queue_poll::PollTrigger::default(),
             uncommitted: Arc::default(),
-            notes: attempts::Notes::default(),
+            notes: attempts::Notes::new(options.careful_receives, options.note_after),
+            desks: claim_batches::ClaimDesks::new(&kinds),
+            claim_ages: claim_ages::ClaimAges::new(options.note_after),
             outbox: publish::Outbox::default(),
             sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
             receives: receive_batches::Receives::new(kinds.clone(), options.gathering.clone()),
@@ -178,6 +182,7 @@ impl DatabaseStore {
         let mut tasks = vec![
             tokio::spawn(database.clone().run_queue_poll()),
             tokio::spawn(database.clone().run_notes()),
+            tokio::spawn(database.clone().run_claim_ages()),
             tokio::spawn(database.clone().publish_monitors()),
             tokio::spawn(database.clone().keep_up()),
         ];
@@ -208,6 +213,7 @@ impl DatabaseStore {
             if let Some(notifier) = notifier {
                 let _ = notifier.await;
             }
+            database.desks.close().await;
             database.presence.close().await;
             database.control.close().await;
             database.maintenance_control.close().await;

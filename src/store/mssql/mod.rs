@@ -89,6 +89,7 @@ pub static DIALECT: Dialect = dialect!(
     stop: texts::install::STOP,
     has_job_batches: false,
     notes_later: false,
+    has_claims: false,
     texts: crate::store::store_texts!(mssql)
 );
 

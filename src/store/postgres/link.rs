@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
+use uuid::Uuid;
 
 /// The most texts that a connection keeps prepared.
 const KEPT_TEXTS: usize = 64;
@@ -69,6 +70,8 @@ enum Control {
     NoLimit(Duration),
     /// Limits the user's own SQL.
     Limit(Duration),
+    /// Takes the lock of a group alone that the transaction shares with a claim.
+    HoldGroup(Uuid),
 }
 
 /// A statement that the session keeps prepared.
@@ -269,6 +272,7 @@ impl PgLink {
                 Control::Savepoint(number) => text.push_str(&texts::savepoint(number)),
                 Control::Release(number) => text.push_str(&texts::release(number)),
                 Control::NoLimit(limit) => text.push_str(&texts::no_limit(limit)),
+                Control::HoldGroup(group) => text.push_str(&texts::hold_group(group)),
                 Control::Limit(limit) => text.push_str(&texts::limit(limit, true)),
             }
         }

@@ -98,6 +98,7 @@ pub static DIALECT: Dialect = dialect!(
     stop: "",
     has_job_batches: true,
     notes_later: true,
+    has_claims: true,
     texts: crate::store::store_texts!(postgres)
 );
 

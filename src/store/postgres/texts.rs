@@ -2,6 +2,7 @@
 
 use crate::sql::postgres::{session, transaction};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The call of one of our functions with that number of arguments.
 pub(super) fn call(name: &str, arguments: usize) -> String {
@@ -30,6 +31,11 @@ pub(super) fn release(number: u32) -> String {
 
 pub(super) fn rollback_to(number: u32) -> String {
     numbered(transaction::ROLLBACK_TO, number)
+}
+
+/// Takes the lock of a group alone that the transaction shares with a claim.
+pub(super) fn hold_group(group: Uuid) -> String {
+    transaction::HOLD_GROUP.replace("{group}", &group.to_string())
 }
 
 fn milliseconds(limit: Duration) -> String {

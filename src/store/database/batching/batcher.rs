@@ -194,6 +194,11 @@ impl<I: Item> Batcher<I> {
         batch
     }
 
+    /// Whether no batch is under way.
+    pub(in crate::store::database) fn is_idle(&self) -> bool {
+        self.gathered().under_way == 0
+    }
+
     /// Whether the batches under way take so long that another may leave beside so many others.
     fn is_slow(&self, gathered: &Gathered<I>, others: usize) -> bool {
         others < MOST_SLOW_BATCHES && self.slow_after.is_some_and(|slow| gathered.last_departure.elapsed() >= slow)

@@ -2,6 +2,7 @@
 
 pub(in crate::store::database) mod batcher;
 pub(in crate::store::database) mod body;
+pub(in crate::store::database) mod claim_batches;
 pub(in crate::store::database) mod job_batches;
 pub(in crate::store::database) mod receive_batches;
 pub(in crate::store::database) mod send_batches;

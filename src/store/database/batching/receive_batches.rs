@@ -47,27 +47,34 @@ const BATCHES_BETWEEN_FULL_SCANS: usize = 16;
 /// batch were taken or locked when it ran. Rows that have come there since wait until no other is left, or for the next
 /// batch that begins at the first row.
 #[derive(Debug, Default)]
-struct ScanStart {
+pub(super) struct ScanStart {
     from: Option<Start>,
     batches: usize,
 }
 
 /// The level of the messages of a batch, and the oldest of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Start {
+pub(super) struct Start {
     level: u8,
     order: u64,
 }
 
 impl Start {
-    fn of(message: &Message) -> Self {
+    pub(super) fn of(message: &Message) -> Self {
         Self { level: message.priority, order: message.queuing_order }
+    }
+
+    /// The arguments that name it, or the first row.
+    pub(super) fn args(start: Option<Self>) -> (Arg<'static>, Arg<'static>) {
+        start.map_or((Arg::Null, Arg::Null), |start| {
+            (Arg::Int(start.level.into()), Arg::BigInt(start.order.cast_signed()))
+        })
     }
 }
 
 impl ScanStart {
     /// The place at which the next batch begins; `None` is the first row.
-    fn next(&mut self) -> Option<Start> {
+    pub(super) fn next(&mut self) -> Option<Start> {
         self.batches += 1;
         if self.batches >= BATCHES_BETWEEN_FULL_SCANS {
             *self = Self::default();
@@ -76,7 +83,7 @@ impl ScanStart {
     }
 
     /// Remembers the start of a batch only if every caller got a message and all have one level.
-    fn remember(&mut self, ranks: impl Iterator<Item = Start>) {
+    pub(super) fn remember(&mut self, ranks: impl Iterator<Item = Start>) {
         self.from = None;
         for rank in ranks {
             match &mut self.from {
@@ -87,10 +94,23 @@ impl ScanStart {
         }
     }
 
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 }
+
+/// Whether transactions that receive from a queue claim their messages. A claim that is not committed as such costs more than
+/// none; where that happens again and again, few are tried.
+#[derive(Debug, Default)]
+struct ClaimTrials {
+    /// Receives that pass before the next claim.
+    left: u32,
+    /// The number of receives that passed after the last claim that was in vain.
+    last: u32,
+}
+
+/// The most receives without a claim before the next one.
+const MOST_WITHOUT_CLAIM: u32 = 32;
 
 /// The number of queue names above which those not in use are removed.
 const MOST_QUEUES: usize = 1024;
@@ -102,16 +122,42 @@ pub(in crate::store::database) struct Receives {
     queues: DashMap<String, Arc<Queue>>,
 }
 
-struct Queue {
+pub(super) struct Queue {
     folded_name: String,
     batcher: Batcher<Receiving>,
     scan_start: Mutex<ScanStart>,
+    claim_trials: Mutex<ClaimTrials>,
     activity: Arc<QueueActivity>,
 }
 
 impl Queue {
-    fn scan_start(&self) -> std::sync::MutexGuard<'_, ScanStart> {
+    pub(super) fn scan_start(&self) -> std::sync::MutexGuard<'_, ScanStart> {
         self.scan_start.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn claim_trials(&self) -> std::sync::MutexGuard<'_, ClaimTrials> {
+        self.claim_trials.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the next receive of a transaction tries a claim.
+    pub(super) fn tries_claim(&self) -> bool {
+        let mut trials = self.claim_trials();
+        let tries = trials.left == 0;
+        trials.left = trials.left.saturating_sub(1);
+        tries
+    }
+
+    /// A claim was committed, or was in vain.
+    pub(super) fn note_claim(&self, was_committed: bool) {
+        let mut trials = self.claim_trials();
+        if was_committed {
+            trials.last /= 2;
+        } else {
+            trials.last = (2 * trials.last).clamp(1, MOST_WITHOUT_CLAIM);
+            trials.left = trials.last;
+        }
     }
 }
 
@@ -121,7 +167,7 @@ impl Receives {
         Self { active, gathering, queues: DashMap::default() }
     }
 
-    fn queue(&self, folded_name: &str, activity: impl FnOnce() -> Arc<QueueActivity>) -> Arc<Queue> {
+    pub(super) fn queue(&self, folded_name: &str, activity: impl FnOnce() -> Arc<QueueActivity>) -> Arc<Queue> {
         if let Some(found) = self.queues.get(folded_name) {
             return found.clone();
         }
@@ -130,6 +176,7 @@ impl Receives {
                 folded_name: folded_name.to_owned(),
                 batcher: Batcher::new(self.active.clone()).gathering(self.gathering.clone()),
                 scan_start: Mutex::default(),
+                claim_trials: Mutex::default(),
                 activity: activity(),
             })
         };
@@ -270,8 +317,7 @@ fn call<'a>(queue: &'a str, batch: &[Receiving], from: Option<Start>) -> Call<'a
     }
     let tops = batch.iter().map(|receiving| receiving.top.map(most)).collect();
     let rows = Arg::Rows { type_name: "receive_batch_rows", columns: vec![Column::BigInt(tops)] };
-    let (level, order) = from
-        .map_or((Arg::Null, Arg::Null), |from| (Arg::Int(from.level.into()), Arg::BigInt(from.order.cast_signed())));
+    let (level, order) = Start::args(from);
     Call { name: "receive_batch", args: vec![Arg::Text(queue), rows, level, order] }
 }
 
@@ -294,6 +340,24 @@ mod tests {
         scan_start.remember([start(5, 20)].into_iter());
         scan_start.reset();
         assert_eq!(scan_start.next(), None);
+    }
+
+    #[test]
+    fn claims_in_vain_are_tried_less_and_less() {
+        let receives = Receives::new(ActiveBatchers::default(), Gathering::default());
+        let queue = receives.queue("q", || Arc::new(QueueActivity::default()));
+        let mut tried = 0;
+        for _ in 0..1000 {
+            if queue.tries_claim() {
+                tried += 1;
+                queue.note_claim(false);
+            }
+        }
+        assert_eq!(tried, 6 + (1000 - 37) / 33, "after 1, 2, 4, 8 and 16 receives, then after 32 each");
+        (0..40).for_each(|_| queue.note_claim(true));
+        assert!((0..=MOST_WITHOUT_CLAIM).any(|_| queue.tries_claim()), "the pause ends");
+        queue.note_claim(false);
+        assert!(!queue.tries_claim() && queue.tries_claim(), "those that were committed shorten the pause");
     }
 
     #[test]

@@ -21,6 +21,7 @@ static DIALECT: Dialect = Dialect {
     has_batches: false,
     has_job_batches: false,
     notes_later: true,
+    has_claims: false,
     install: Install {
         schema_state: "schema_state",
         version: "version",

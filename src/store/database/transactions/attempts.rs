@@ -2,7 +2,7 @@
 //!
 //! A note is one call on another connection. The first receives of a process are noted before the application gets
 //! their messages: a message that kills its process is received again after the start. Later a note leaves once its
-//! transaction is [`AGE`] old, or before its rollback. A transaction that commits earlier costs no note.
+//! transaction is 20 ms old (`OpenOptions::note_after`), or before its rollback. A transaction that commits earlier costs no note.
 
 use crate::store::database::Database;
 use crate::store::database::link::{Arg, Call, Column};
@@ -13,13 +13,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, OnceCell};
 use tokio::time::Instant;
 use uuid::Uuid;
-
-/// The age at which an open transaction is noted. Chosen, not measured: a short transaction ends before it, and a process
-/// that dies loses the count of no older one.
-const AGE: Duration = Duration::from_millis(20);
-
-/// The receives that a process notes at once.
-const CAREFUL: usize = 256;
 
 /// What happens to a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,32 +110,51 @@ impl Attempt {
 }
 
 /// The notes of a process that have not left, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::store::database) struct Notes {
     waiting: Mutex<VecDeque<(Instant, Arc<Note>)>>,
     came: Notify,
     receives: AtomicUsize,
+    /// The receives that are noted at once.
+    careful: usize,
+    /// The age at which an open transaction is noted. 20 ms was chosen, not measured: a short transaction ends before it, and
+    /// a process that dies loses the count of no older one.
+    age: Duration,
 }
 
 impl Notes {
+    pub(in crate::store::database) fn new(careful: usize, age: Duration) -> Self {
+        Self { waiting: Mutex::default(), came: Notify::new(), receives: AtomicUsize::new(0), careful, age }
+    }
+
+    /// Whether no receive is noted at once, as tests of claims have it; then every receive that may be a claim tries one.
+    pub(in crate::store::database) fn claims_always(&self) -> bool {
+        self.careful == 0
+    }
+
+    /// Whether a receive of this process need not be noted before its messages are seen.
+    pub(in crate::store::database) fn may_be_late(&self) -> bool {
+        self.receives.load(SeqCst) >= self.careful
+    }
+
     fn waiting(&self) -> MutexGuard<'_, VecDeque<(Instant, Arc<Note>)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a receive of this process must be noted before its messages are seen.
     fn is_careful(&self) -> bool {
-        self.receives.fetch_add(1, SeqCst) < CAREFUL
+        self.receives.fetch_add(1, SeqCst) < self.careful
     }
 
     /// Ends the time in which receives are noted at once.
     #[cfg(test)]
     pub(in crate::store::database) fn trust(&self) {
-        self.receives.store(CAREFUL, SeqCst);
+        self.receives.store(self.careful, SeqCst);
     }
 
     fn put(&self, note: Arc<Note>) {
         let mut waiting = self.waiting();
-        waiting.push_back((Instant::now() + AGE, note));
+        waiting.push_back((Instant::now() + self.age, note));
         if waiting.len() == 1 {
             self.came.notify_one();
         }

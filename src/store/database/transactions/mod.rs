@@ -1,6 +1,7 @@
 //! Transactions: a `Tx` on a server, units, and connections of the user's own.
 
 pub(in crate::store::database) mod attempts;
+pub(in crate::store::database) mod claim_ages;
 pub(in crate::store::database) mod claims;
 pub(in crate::store::database) mod enlisted;
 pub(in crate::store::database) mod tx;

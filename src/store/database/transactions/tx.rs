@@ -1,7 +1,10 @@
 //! Transactions: each is a transaction of the server, on a link of its own.
 //!
 //! The link is taken for the first request, and returned at once if that was a RECEIVE that found nothing: a waiting
-//! receiver holds no connection.
+//! receiver holds no connection. A transaction that only receives once and commits takes no link: it holds a claim
+//! ([`crate::store::database::batching::claim_batches`]).
+
+mod first_receive;
 
 use crate::error::{Code, Error, Result};
 use crate::protocol::work::WorkVerb;
@@ -19,8 +22,10 @@ use crate::store::database::transactions::claims::{Claims, ClaimsMark};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
+use first_receive::FirstReceive;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -30,9 +35,15 @@ const BEFORE_THE_VERB: u32 = 0;
 /// The transaction itself; dropping it rolls it back.
 struct Session {
     database: Arc<Database>,
-    /// The link, from the first request on.
+    /// Where it lies between the requests of its caller.
+    place: Weak<Place>,
+    /// The link, from the first request on that is no claim.
     link: Option<Box<dyn Link>>,
+    /// What it has received, if it has done nothing else.
+    claim: Option<FirstReceive>,
     has_ended: bool,
+    /// Why it ended while no request was under way.
+    lost_by: Option<Error>,
     /// A request is under way on the link; if it never finishes, the link cannot be used.
     is_busy: bool,
     /// A request was under way on the link when the caller dropped the transaction.
@@ -121,8 +132,11 @@ impl Session {
         Self {
             taken: Share::of(&database.uncommitted),
             database,
+            place: Weak::new(),
             link: None,
+            claim: None,
             has_ended: false,
+            lost_by: None,
             is_busy: false,
             is_given_up: false,
             savepoints: Vec::new(),
@@ -141,7 +155,7 @@ impl Session {
 
     fn check(&self) -> Result<()> {
         if self.has_ended {
-            return Err(Error::transaction_ended());
+            return Err(self.lost_by.as_ref().map_or_else(Error::transaction_ended, Error::duplicate));
         }
         self.database.open_work.check()
     }
@@ -207,6 +221,7 @@ impl Session {
     /// Rolls back, and counts the rollback.
     async fn end_quietly(&mut self, is_link_usable: bool) {
         self.has_ended = true;
+        self.give_up_claim().await;
         if let Some(attempt) = &self.attempt {
             self.database.send_notes(attempt).await;
         }
@@ -280,6 +295,9 @@ impl Session {
         verb.check_texts()?;
         self.database.before_work().await?;
         let verb = normalise_empty_body(verb);
+        if let Some(outcome) = self.receive_by_claim(&verb).await? {
+            return Ok(outcome);
+        }
         if matches!(&verb, Verb::Work(WorkVerb::Take(_))) {
             return self.take_jobs(verb).await;
         }
@@ -378,6 +396,9 @@ impl Session {
         self.check()?;
         // Closing waits for the commit and its notification of other processes.
         let _work = self.database.open_work.enter()?;
+        if self.claim.is_some() {
+            return self.commit_claim().await;
+        }
         let finish = self.claims.finish(self.database.process);
         let mut link = match self.link.take() {
             Some(link) => link,
@@ -434,6 +455,7 @@ impl Session {
 
     async fn sql(&mut self, sql: SqlStatement) -> Result<u64> {
         self.check()?;
+        self.become_ordinary().await?;
         self.steps_done += 1;
         self.ran_users_sql = true;
         let mut changed = 0;
@@ -443,6 +465,7 @@ impl Session {
 
     async fn query(&mut self, sql: SqlStatement) -> Result<SqlRows> {
         self.check()?;
+        self.become_ordinary().await?;
         self.database.before_work().await?;
         self.database.publish_before_query().await;
         self.steps_done += 1;
@@ -452,6 +475,7 @@ impl Session {
 
     async fn claim(&mut self, unit_id: Uuid) -> Result<bool> {
         self.check()?;
+        self.become_ordinary().await?;
         self.steps_done += 1;
         let claim = Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] };
         let done = self.step(Step::Call(claim)).await?;
@@ -460,6 +484,7 @@ impl Session {
 
     async fn mark(&mut self, name: &str) -> Result<()> {
         self.check()?;
+        self.become_ordinary().await?;
         if self.link.is_none() {
             let mut link = self.database.take().await?;
             link.begin().await?;
@@ -542,11 +567,13 @@ fn unlock_session() -> Call<'static> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.has_ended || (self.link.is_none() && self.attempt.is_none() && !self.claims.may_hold()) {
+        let is_untouched = self.link.is_none() && self.claim.is_none() && self.attempt.is_none();
+        if self.has_ended || (is_untouched && !self.claims.may_hold()) {
             return;
         }
         let mut rest = Self::new(self.database.clone());
         (rest.link, rest.is_given_up) = (self.link.take(), self.is_busy);
+        rest.claim = self.claim.take();
         rest.attempt = self.attempt.take();
         rest.claims = std::mem::take(&mut self.claims);
         rest.holds_locks = self.holds_locks;
@@ -570,8 +597,24 @@ impl Drop for Session {
 /// frees its locks at once.
 pub(in crate::store::database) struct DatabaseTx {
     database: Arc<Database>,
-    /// `None` only while something runs, and after the end.
-    session: Option<Session>,
+    place: Arc<Place>,
+}
+
+/// Where a session lies between requests. It is locked while one runs; empty after the end.
+struct Place(Mutex<Option<Session>>);
+
+impl Drop for DatabaseTx {
+    fn drop(&mut self) {
+        // A request runs, or the claim grows old at this moment: the session is dropped after that. A request after this drop
+        // waits for it.
+        if self.place.0.try_lock().is_err() {
+            let (place, ending) = (self.place.clone(), Ending::begin(&self.database));
+            self.database.runtime.spawn(async move {
+                drop(place.0.lock().await.take());
+                drop(ending);
+            });
+        }
+    }
 }
 
 /// A task that is aborted with its caller.
@@ -585,22 +628,30 @@ impl<T> Drop for Running<T> {
 
 impl DatabaseTx {
     pub(in crate::store::database) fn new(database: Arc<Database>) -> Self {
-        Self { session: Some(Session::new(database.clone())), database }
+        let mut session = Session::new(database.clone());
+        let place = Arc::new_cyclic(|place: &Weak<Place>| {
+            session.place = place.clone();
+            Place(Mutex::new(Some(session)))
+        });
+        Self { place, database }
     }
 
     /// Runs work on the session, which comes back with the result.
-    async fn run<T, F>(&mut self, work: impl FnOnce(Session) -> F) -> Result<T>
+    async fn run<T, F>(&mut self, work: impl FnOnce(Session) -> F + Send + 'static) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = (Session, Result<T>)> + Send + 'static,
     {
-        let session = self.session.take().ok_or_else(Error::transaction_ended)?;
-        let mut running = Running(self.database.runtime.spawn(work(session)));
+        let place = self.place.clone();
+        let mut running = Running(self.database.runtime.spawn(async move {
+            let mut place = place.0.lock().await;
+            let session = place.take().ok_or_else(Error::transaction_ended)?;
+            let (session, done) = work(session).await;
+            *place = Some(session);
+            done
+        }));
         match (&mut running.0).await {
-            Ok((session, done)) => {
-                self.session = Some(session);
-                done
-            }
+            Ok(done) => done,
             Err(failure) => Err(crate::store::database::cut_short(failure)),
         }
     }
@@ -651,16 +702,17 @@ impl StoreTx for DatabaseTx {
         }))
     }
 
-    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            let session = self.session.take().ok_or_else(Error::transaction_ended)?;
+            let session = self.place.0.lock().await.take().ok_or_else(Error::transaction_ended)?;
             self.database.detached(|_| session.commit()).await
         })
     }
 
-    fn rollback(mut self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
+    fn rollback(self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            let Some(mut session) = self.session.take().filter(|session| !session.has_ended) else { return Ok(()) };
+            let session = self.place.0.lock().await.take();
+            let Some(mut session) = session.filter(|session| !session.has_ended) else { return Ok(()) };
             session.rollback_reason = reason;
             let undo = async move {
                 session.end_quietly(true).await;

@@ -1,4 +1,4 @@
-//! The last calls of a transaction and its COMMIT, in one flight.
+//! Several requests in one flight: the last calls of a transaction and its COMMIT, and calls that commit by themselves.
 
 use super::*;
 use std::future::poll_fn;
@@ -24,14 +24,54 @@ async fn in_one_flight(mut requests: Vec<Sent<'_>>) -> Vec<Result<Vec<Row>, toki
 }
 
 impl PgLink {
+    pub(super) async fn calls_now(&mut self, calls: Vec<Call<'_>>) -> Linked<Vec<Linked<Vec<SqlRow>>>> {
+        self.ready(AtRisk::Commit)?;
+        let flat: Vec<_> = calls.iter().map(|call| arguments(&call.args)).collect();
+        let mut prepared = Vec::with_capacity(calls.len());
+        for (call, flat) in calls.iter().zip(&flat) {
+            let statement = self.prepare(Kept::Call(call.name, flat.len())).await;
+            let failed = |error| self.failed(error, Asked::Call(call.name), AtRisk::Nothing);
+            prepared.push(statement.map_err(failed)?);
+        }
+        let params: Vec<Vec<&(dyn ToSql + Sync)>> =
+            flat.iter().map(|flat| flat.iter().map(|argument| argument as &(dyn ToSql + Sync)).collect()).collect();
+        let client = self.client();
+        let mut requests: Vec<Sent<'_>> = Vec::with_capacity(calls.len());
+        for (statement, params) in prepared.iter().zip(&params) {
+            requests.push(Box::pin(client.query(&statement.statement, params)));
+        }
+        let answers = in_one_flight(requests).await;
+        let mut all = Vec::with_capacity(calls.len());
+        for ((call, prepared), answer) in calls.iter().zip(&prepared).zip(answers) {
+            let asked = Asked::Call(call.name);
+            let answer = match answer {
+                Ok(rows) => prepared.rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why)),
+                Err(error) => {
+                    let error = SendError::Server(error);
+                    if Self::is_stale(&error) {
+                        // The server has done nothing.
+                        self.forget(Kept::Call(call.name, call.args.len()));
+                        self.call_now(call.clone()).await
+                    } else {
+                        Err(self.send_failed(error, asked, AtRisk::Commit))
+                    }
+                }
+            };
+            all.push(answer);
+        }
+        Ok(all)
+    }
+
     pub(super) async fn finish_now(&mut self, calls: Vec<Call<'_>>, checks_first: bool) -> Linked<Vec<Vec<SqlRow>>> {
         if calls.is_empty() || matches!(self.transaction, Transaction::None | Transaction::Failed) {
             self.commit_now().await?;
             return Ok(Vec::new());
         }
         self.ready(AtRisk::Commit)?;
-        // Savepoints end with the transaction.
-        self.pending.retain(|control| !matches!(control, Control::Savepoint(_) | Control::Release(_)));
+        // Savepoints and locks end with the transaction.
+        let ends =
+            |control: &Control| matches!(control, Control::Savepoint(_) | Control::Release(_) | Control::HoldGroup(_));
+        self.pending.retain(|control| !ends(control));
         let mut prepared = Vec::with_capacity(calls.len());
         let flat: Vec<_> = calls.iter().map(|call| arguments(&call.args)).collect();
         for (call, flat) in calls.iter().zip(&flat) {

@@ -52,6 +52,15 @@ impl Link for PgLink {
         busy!(self, self.finish_now(calls, checks_first))
     }
 
+    fn calls<'a>(&'a mut self, calls: Vec<Call<'a>>) -> BoxFuture<'a, Linked<Vec<Linked<Vec<SqlRow>>>>> {
+        busy!(self, self.calls_now(calls))
+    }
+
+    fn hold_group(&mut self, group: Uuid) -> BoxFuture<'_, Linked<()>> {
+        self.pending.push(Control::HoldGroup(group));
+        Box::pin(async { Ok(()) })
+    }
+
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>> {
         busy!(self, self.rollback_now())
     }

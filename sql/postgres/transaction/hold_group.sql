@@ -1,0 +1,7 @@
+-- Takes the lock of a conversation group alone that this transaction shares with a claim (rules/claim.sql), once the claim is
+-- released. A session that shares a lock gets it before those that wait. The key is that of group_key, written out: only the
+-- owner may call it.
+-- Takes: the group's id for {group}
+-- Gives: nothing
+SELECT pg_catalog.pg_advisory_xact_lock(
+    (pg_catalog.uuid_hash_extended('{group}'::uuid, 0) & 281474976710655) | (17513::bigint << 48))

@@ -1,0 +1,539 @@
+//! Receives and commits of transactions that do nothing but receive once, batched over all callers.
+//!
+//! Two sessions of the server claim messages for all of them. A claim shows messages and takes none: its session holds the
+//! lock of their group, in shared mode. The commit takes the messages, in one transaction for all callers. A
+//! transaction that does more takes its messages on a connection of its own first ([`Database::take_over`]).
+
+use crate::catalog::fold_name;
+use crate::error::{Code, Error, Result};
+use crate::protocol::Message;
+use crate::protocol::verb::most;
+use crate::store::SqlRow;
+use crate::store::database::Database;
+use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
+use crate::store::database::batching::receive_batches::{Queue, Start};
+use crate::store::database::calls::message::messages;
+use crate::store::database::calls::rows::{Row, notices_in};
+use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Link, Linked};
+use crate::store::database::notifications::notice::Notices;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// Messages that the claiming session holds for one transaction. Dropping it releases them.
+pub(in crate::store::database) struct Claim {
+    database: Arc<Database>,
+    held: Held,
+    shared: Arc<Queue>,
+    /// It was committed or released.
+    is_over: bool,
+}
+
+/// The messages of a claim.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store::database) struct Held {
+    /// The place of its desk.
+    desk: usize,
+    /// The number of the session that claimed them.
+    session: u64,
+    queue: i32,
+    group: Uuid,
+    endpoint: i64,
+    first: i64,
+    last: i64,
+    count: i32,
+}
+
+/// The answer to a receive.
+pub(in crate::store::database) enum Claimed {
+    Given(Claim, Vec<Message>),
+    /// No group of the queue is free.
+    Nothing,
+    /// RECEIVE must serve the caller, in its own transaction.
+    General,
+}
+
+/// What a transaction asks of the claiming session.
+pub(in crate::store::database) enum Request {
+    Claim { folded_name: String, queue: i32, top: Option<u64>, answer: oneshot::Sender<Claimed> },
+    Commit { held: Held, answer: oneshot::Sender<Result<()>> },
+    Release { held: Held, answer: Option<oneshot::Sender<Result<()>>> },
+}
+
+impl Item for Request {
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Self::Claim { answer, .. } if answer.is_closed())
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn key(&self) -> Option<Uuid> {
+        None
+    }
+}
+
+/// The sessions that claim.
+pub(in crate::store::database) struct ClaimDesks {
+    all: [ClaimDesk; DESKS],
+    next: AtomicUsize,
+}
+
+/// While the server serves one, the other gathers.
+const DESKS: usize = 2;
+
+impl ClaimDesks {
+    pub(in crate::store::database) fn new(active: &ActiveBatchers) -> Self {
+        Self { all: std::array::from_fn(|_| ClaimDesk::new(active.clone())), next: AtomicUsize::new(0) }
+    }
+
+    /// The place of an idle desk, or each in turn.
+    fn place(&self) -> usize {
+        let idle = self.all.iter().position(|desk| desk.batcher.is_idle());
+        idle.unwrap_or_else(|| self.next.fetch_add(1, Relaxed) % DESKS)
+    }
+
+    /// Claims nothing more, and closes the sessions.
+    pub(in crate::store::database) async fn close(&self) {
+        for desk in &self.all {
+            desk.close().await;
+        }
+    }
+}
+
+/// A session that claims, and the requests to it.
+struct ClaimDesk {
+    batcher: Batcher<Request>,
+    /// Made for the first claim, and again when it was lost.
+    link: tokio::sync::Mutex<Option<Box<dyn Link>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The number of the session: claims of an earlier one are lost.
+    session: u64,
+    /// The groups that it has claimed.
+    groups: HashSet<Uuid>,
+    is_closed: bool,
+}
+
+impl ClaimDesk {
+    fn new(active: ActiveBatchers) -> Self {
+        Self {
+            batcher: Batcher::new(active).one_at_a_time(),
+            link: tokio::sync::Mutex::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn close(&self) {
+        self.state().is_closed = true;
+        self.link.lock().await.take();
+        self.lose_session();
+    }
+
+    /// The server has released the claims of the session with it.
+    fn lose_session(&self) {
+        let mut state = self.state();
+        state.session += 1;
+        state.groups.clear();
+    }
+}
+
+impl Claim {
+    pub(in crate::store::database) fn group(&self) -> Uuid {
+        self.held.group
+    }
+
+    fn take_call(&self) -> Call<'static> {
+        let Held { group, endpoint, first, last, count, .. } = self.held;
+        let ids = [Arg::Uuid(group), Arg::BigInt(endpoint)];
+        let range = [Arg::BigInt(first), Arg::BigInt(last), Arg::Int(count)];
+        Call { name: "take_claim", args: ids.into_iter().chain(range).collect() }
+    }
+
+    /// The messages; the caller commits or releases them.
+    fn end(mut self) -> Held {
+        self.is_over = true;
+        self.held
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.database.ask_desk(self.held.desk, Request::Release { held: self.held, answer: None });
+        }
+    }
+}
+
+impl Database {
+    /// Claims messages of the best group of a queue for a transaction.
+    pub(in crate::store::database) async fn claim_messages(
+        self: &Arc<Self>,
+        queue: &str,
+        queue_id: i32,
+        top: Option<u64>,
+    ) -> Claimed {
+        let folded_name = fold_name(queue);
+        let shared = self.receives.queue(&folded_name, || self.board.queue(&folded_name));
+        if !shared.tries_claim() && !self.notes.claims_always() {
+            return Claimed::General;
+        }
+        let (answer, answered) = oneshot::channel();
+        self.ask_desk(self.desks.place(), Request::Claim { folded_name, queue: queue_id, top, answer });
+        let claimed = answered.await.unwrap_or(Claimed::General);
+        if matches!(claimed, Claimed::General) {
+            shared.note_claim(false);
+        }
+        claimed
+    }
+
+    /// Takes the messages of a claim out of their queue and commits that, with other transactions.
+    pub(in crate::store::database) async fn commit_claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
+        let (answer, answered) = oneshot::channel();
+        claim.shared.note_claim(true);
+        let held = claim.end();
+        self.ask_desk(held.desk, Request::Commit { held, answer });
+        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+    }
+
+    /// Releases a claim.
+    ///
+    /// # Errors
+    /// 60030 the session that claimed it is lost.
+    pub(in crate::store::database) async fn release_claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
+        let (answer, answered) = oneshot::channel();
+        let held = claim.end();
+        self.ask_desk(held.desk, Request::Release { held, answer: Some(answer) });
+        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+    }
+
+    /// Begins a transaction on that link and takes the messages of a claim in it. The lock of their group passes to the
+    /// link without a gap.
+    pub(in crate::store::database) async fn take_over(
+        self: &Arc<Self>,
+        link: &mut dyn Link,
+        claim: Claim,
+    ) -> Linked<Notices> {
+        claim.shared.note_claim(false);
+        link.begin().await?;
+        let rows = link.call(claim.take_call()).await?;
+        let group = claim.group();
+        self.release_claim(claim).await?;
+        link.hold_group(group).await?;
+        Ok(notices_in(&rows))
+    }
+
+    fn ask_desk(self: &Arc<Self>, desk: usize, request: Request) {
+        let batch = self.desks.all[desk].batcher.come(request);
+        if !batch.is_empty() {
+            self.runtime.spawn(self.clone().run_desk(desk, batch));
+        }
+    }
+
+    async fn run_desk(self: Arc<Self>, desk: usize, mut batch: Vec<Request>) {
+        while !batch.is_empty() {
+            let asked = batch.len();
+            self.serve_desk(desk, batch).await;
+            batch = self.desks.all[desk].batcher.next(asked).await;
+        }
+    }
+
+    async fn serve_desk(self: &Arc<Self>, place: usize, batch: Vec<Request>) {
+        let desk = &self.desks.all[place];
+        let mut kept = desk.link.lock().await;
+        let mut work = Flight::of(batch);
+        let is_closed = desk.state().is_closed;
+        if kept.is_none() && !work.claims.is_empty() && !is_closed {
+            match self.driver.dedicated().await {
+                Ok(link) => {
+                    desk.lose_session();
+                    *kept = Some(link);
+                }
+                Err(error) => tracing::debug!(%error, "no session can be made that claims messages"),
+            }
+        }
+        let session = desk.state().session;
+        work.drop_lost(kept.is_some().then_some(session));
+        let Some(link) = kept.as_mut().filter(|_| !work.is_empty()) else { return };
+        let claimed: Vec<Uuid> = {
+            let mut state = desk.state();
+            work.ending().for_each(|held| {
+                state.groups.remove(&held.group);
+            });
+            state.groups.iter().copied().collect()
+        };
+        let answers = link.calls(work.calls(self, &claimed)).await;
+        let mut is_lost = match answers {
+            Ok(answers) => self.deal_out(work, answers.into_iter(), (place, session)).await,
+            Err(failure) => {
+                work.fail(failure);
+                true
+            }
+        };
+        is_lost |= desk.state().is_closed;
+        if is_lost {
+            // The server releases its claims.
+            *kept = None;
+            desk.lose_session();
+        }
+    }
+
+    /// Answers the callers; gives whether the session must not be used any more.
+    async fn deal_out(
+        self: &Arc<Self>,
+        work: Flight,
+        mut answers: impl Iterator<Item = Linked<Vec<SqlRow>>>,
+        (desk, session): (usize, u64),
+    ) -> bool {
+        let mut is_lost = false;
+        if !work.commits.is_empty() {
+            match answers.next().unwrap_or_else(|| Err(no_answer())) {
+                Ok(rows) => {
+                    let queues: BTreeSet<i32> = work.commits.iter().map(|(held, _)| held.queue).collect();
+                    self.publish_local(&notices_in(&rows), work.commits.len()).await;
+                    self.publish_left_messages(queues);
+                    self.lock_released();
+                    for (_, answer) in work.commits {
+                        let _ = answer.send(Ok(()));
+                    }
+                }
+                Err(failure) => {
+                    is_lost = true;
+                    let error = Error::from(failure);
+                    for (_, answer) in work.commits {
+                        let _ = answer.send(Err(error.duplicate()));
+                    }
+                }
+            }
+        }
+        if !work.releases.is_empty() {
+            let released = answers.next().unwrap_or_else(|| Err(no_answer()));
+            is_lost |= released.is_err();
+            self.lock_released();
+            for (_, answer) in work.releases {
+                if let Some(answer) = answer {
+                    let _ = answer.send(if is_lost { Err(lost()) } else { Ok(()) });
+                }
+            }
+        }
+        let given: Vec<_> = work
+            .claims
+            .into_iter()
+            .map(|(folded_name, asked)| {
+                let rows = answers.next().unwrap_or_else(|| Err(no_answer()));
+                is_lost |= matches!(&rows, Err(failure) if !failure.is_link_usable);
+                (folded_name, asked, rows)
+            })
+            .collect();
+        for (folded_name, asked, rows) in given {
+            self.deal_out_claims(&folded_name, asked, rows, (!is_lost).then_some((desk, session)));
+        }
+        is_lost
+    }
+
+    fn deal_out_claims(
+        self: &Arc<Self>,
+        folded_name: &str,
+        asked: Vec<Asked>,
+        rows: Linked<Vec<SqlRow>>,
+        session: Option<(usize, u64)>,
+    ) {
+        let queue = self.receives.queue(folded_name, || self.board.queue(folded_name));
+        let is_batch = asked.len() > 1;
+        let shares = rows.map_err(Error::from).and_then(|rows| Share::all(asked.len(), rows));
+        let (Ok(shares), Some((desk, session))) = (shares, session) else {
+            queue.scan_start().reset();
+            // RECEIVE gives the error.
+            asked.into_iter().for_each(|asked| drop(asked.answer.send(Claimed::General)));
+            return;
+        };
+        match is_batch && shares.iter().all(|share| !share.messages.is_empty()) {
+            true => queue.scan_start().remember(shares.iter().flat_map(|share| &share.messages).map(Start::of)),
+            false => queue.scan_start().reset(),
+        }
+        for (asked, share) in asked.into_iter().zip(shares) {
+            let answer = match (share.endpoint, share.messages.first(), share.messages.last()) {
+                (Some(endpoint), Some(first), Some(last)) => {
+                    let held = Held {
+                        desk,
+                        session,
+                        queue: asked.queue,
+                        group: first.conversation_group_id.0,
+                        endpoint,
+                        first: first.queuing_order.cast_signed(),
+                        last: last.queuing_order.cast_signed(),
+                        count: i32::try_from(share.messages.len()).unwrap_or(i32::MAX),
+                    };
+                    self.desks.all[desk].state().groups.insert(held.group);
+                    Claimed::Given(
+                        Claim { database: self.clone(), held, shared: queue.clone(), is_over: false },
+                        share.messages,
+                    )
+                }
+                _ if share.is_general => Claimed::General,
+                _ => Claimed::Nothing,
+            };
+            // If its caller has left, dropping the claim releases it.
+            let _ = asked.answer.send(answer);
+        }
+    }
+}
+
+/// One receive of a flight.
+struct Asked {
+    queue: i32,
+    top: Option<u64>,
+    answer: oneshot::Sender<Claimed>,
+}
+
+/// The requests that travel together.
+#[derive(Default)]
+struct Flight {
+    commits: Vec<(Held, oneshot::Sender<Result<()>>)>,
+    releases: Vec<(Held, Option<oneshot::Sender<Result<()>>>)>,
+    /// By the folded name of the queue.
+    claims: BTreeMap<String, Vec<Asked>>,
+}
+
+impl Flight {
+    fn of(batch: Vec<Request>) -> Self {
+        let mut flight = Self::default();
+        for request in batch {
+            match request {
+                Request::Commit { held, answer } => flight.commits.push((held, answer)),
+                Request::Release { held, answer } => flight.releases.push((held, answer)),
+                Request::Claim { folded_name, queue, top, answer } => {
+                    if !answer.is_closed() {
+                        flight.claims.entry(folded_name).or_default().push(Asked { queue, top, answer });
+                    }
+                }
+            }
+        }
+        flight
+    }
+
+    fn is_empty(&self) -> bool {
+        self.commits.is_empty() && self.releases.is_empty() && self.claims.is_empty()
+    }
+
+    /// Answers the requests that need another session than the one that there is.
+    fn drop_lost(&mut self, session: Option<u64>) {
+        for (_, answer) in self.commits.extract_if(.., |(held, _)| Some(held.session) != session) {
+            let _ = answer.send(Err(lost()));
+        }
+        for (_, answer) in self.releases.extract_if(.., |(held, _)| Some(held.session) != session) {
+            if let Some(answer) = answer {
+                let _ = answer.send(Err(lost()));
+            }
+        }
+        if session.is_none() {
+            self.claims.clear();
+        }
+    }
+
+    /// The claims that end with this flight.
+    fn ending(&self) -> impl Iterator<Item = &Held> {
+        self.commits.iter().map(|(held, _)| held).chain(self.releases.iter().map(|(held, _)| held))
+    }
+
+    fn calls<'f>(&'f self, database: &Database, claimed: &[Uuid]) -> Vec<Call<'f>> {
+        let mut calls = Vec::with_capacity(2 + self.claims.len());
+        if !self.commits.is_empty() {
+            let held = || self.commits.iter().map(|(held, _)| held);
+            let columns = vec![
+                Column::Uuid(held().map(|held| Some(held.group)).collect()),
+                Column::BigInt(held().map(|held| Some(held.endpoint)).collect()),
+                Column::BigInt(held().map(|held| Some(held.first)).collect()),
+                Column::BigInt(held().map(|held| Some(held.last)).collect()),
+                Column::Int(held().map(|held| Some(held.count)).collect()),
+            ];
+            calls.push(Call { name: "commit_claims", args: vec![rows("claim_rows", columns)] });
+        }
+        if !self.releases.is_empty() {
+            let groups = self.releases.iter().map(|(held, _)| Some(held.group)).collect();
+            calls.push(Call {
+                name: "release_claims",
+                args: vec![rows("claim_group_rows", vec![Column::Uuid(groups)])],
+            });
+        }
+        for (folded_name, asked) in &self.claims {
+            let queue = database.receives.queue(folded_name, || database.board.queue(folded_name));
+            let from = if asked.len() > 1 { queue.scan_start().next() } else { None };
+            let tops = asked.iter().map(|asked| asked.top.map(most)).collect();
+            let claimed = claimed.iter().copied().map(Some).collect();
+            let (level, order) = Start::args(from);
+            let args = vec![
+                Arg::Text(folded_name),
+                rows("receive_batch_rows", vec![Column::BigInt(tops)]),
+                rows("claim_group_rows", vec![Column::Uuid(claimed)]),
+                level,
+                order,
+            ];
+            calls.push(Call { name: "claim_batch", args });
+        }
+        calls
+    }
+
+    /// No call was sent.
+    fn fail(self, failure: Failure) {
+        let error = Error::from(failure.before_commit());
+        for (_, answer) in self.commits {
+            let _ = answer.send(Err(error.duplicate()));
+        }
+        for answer in self.releases.into_iter().filter_map(|(_, answer)| answer) {
+            let _ = answer.send(Err(error.duplicate()));
+        }
+        // Callers without an answer ask RECEIVE.
+    }
+}
+
+fn rows(type_name: &'static str, columns: Vec<Column<'static>>) -> Arg<'static> {
+    Arg::Rows { type_name, columns }
+}
+
+/// The part of one caller in the answer of `claim_batch`.
+#[derive(Default)]
+struct Share {
+    messages: Vec<Message>,
+    endpoint: Option<i64>,
+    /// The best group that it may have must be served by RECEIVE.
+    is_general: bool,
+}
+
+impl Share {
+    fn all(callers: usize, rows: Vec<SqlRow>) -> Result<Vec<Self>> {
+        let mut shares: Vec<Self> = (0..callers).map(|_| Self::default()).collect();
+        for row in rows.iter().map(Row) {
+            let place = usize::try_from(row.int("item")?).unwrap_or(0).min(callers - 1);
+            shares[place].endpoint = row.maybe_int("endpoint_id")?;
+            shares[place].is_general = shares[place].endpoint.is_none();
+        }
+        for (place, message) in messages(rows)? {
+            shares[place.min(callers - 1)].messages.push(message);
+        }
+        Ok(shares)
+    }
+}
+
+/// 60030: what a transaction has received is not held for it any more.
+fn lost() -> Error {
+    Error::new(
+        Code::SERVER_UNREACHABLE,
+        "the connection that held the messages of this transaction was lost; the transaction was rolled back, run it again",
+    )
+}
+
+/// The server gives one answer for each call.
+fn no_answer() -> Failure {
+    Failure { error: lost(), fate: Fate::Unknown, is_link_usable: false }
+}

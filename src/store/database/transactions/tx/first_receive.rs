@@ -1,0 +1,161 @@
+//! A transaction that has only received once: its messages are a claim, until it does more, ends, or grows old.
+
+use super::{Place, Session};
+use crate::error::Result;
+use crate::protocol::{Message, Outcome, ReceiveFrom, Verb};
+use crate::store::BoxFuture;
+use crate::store::database::batching::claim_batches::{Claim, Claimed};
+use crate::store::database::link::{Link, Linked};
+use crate::store::database::transactions::attempts::Attempt;
+use crate::store::database::transactions::claim_ages::HoldsClaim;
+use std::sync::Arc;
+
+/// A RECEIVE that was done by a claim.
+pub(super) struct FirstReceive {
+    claim: Claim,
+    queue: i32,
+    /// Whether rollbacks are counted on the queue.
+    counts: bool,
+    /// Whether it has all messages of the group.
+    has_all: bool,
+}
+
+impl Session {
+    /// The queue and the number of messages of a RECEIVE that may be a claim: the first request, without a filter.
+    fn claimable<'v>(&self, verb: &'v Verb) -> Option<(&'v str, Option<u64>)> {
+        let Verb::Receive { queue, top, from: ReceiveFrom::Any } = verb else { return None };
+        let is_untouched = self.steps_done == 0 && self.link.is_none() && !self.claims.may_hold();
+        let may_claim = self.database.driver.dialect().has_claims && self.database.notes.may_be_late();
+        (is_untouched && may_claim && *top != Some(0)).then_some((&**queue, *top))
+    }
+
+    /// Receives by a claim, if that is possible; before any other verb the messages of a claim are taken.
+    pub(super) async fn receive_by_claim(&mut self, verb: &Verb) -> Result<Option<Outcome>> {
+        let Some((name, top)) = self.claimable(verb) else {
+            self.become_ordinary().await?;
+            return Ok(None);
+        };
+        let Some((queue, counts)) = self.database.counted_queue(name).await else { return Ok(None) };
+        let messages = match self.database.claim_messages(name, queue, top).await {
+            Claimed::General => return Ok(None),
+            Claimed::Nothing => Vec::new(),
+            Claimed::Given(claim, messages) => {
+                self.claim = Some(FirstReceive { claim, queue, counts, has_all: top.is_none() });
+                self.note_claimed(queue, &messages, top.is_some());
+                messages
+            }
+        };
+        let outcome = Outcome::Received(messages);
+        self.database.observe(verb, &outcome);
+        Ok(Some(outcome))
+    }
+
+    fn note_claimed(&mut self, queue: i32, messages: &[Message], may_be_more: bool) {
+        self.steps_done += 1;
+        self.taken.add(queue, messages.len() as u64);
+        self.effects.queues.insert(queue);
+        self.effects.has_left_messages |= may_be_more;
+        self.database.claim_ages.put(self.place.clone());
+    }
+
+    /// Takes the messages of a claim on a link of its own, so that the transaction can do more.
+    pub(super) async fn become_ordinary(&mut self) -> Linked<()> {
+        if self.claim.is_none() {
+            return Ok(());
+        }
+        // Without a connection the claim stays as it is.
+        let link = self.database.take().await?;
+        self.take_over(link).await
+    }
+
+    async fn take_over(&mut self, mut link: Box<dyn Link>) -> Linked<()> {
+        let Some(FirstReceive { claim, queue, counts, has_all }) = self.claim.take() else { return Ok(()) };
+        let group = claim.group();
+        match self.database.take_over(&mut *link, claim).await {
+            Ok(notices) => {
+                self.effects.notices.extend(notices.iter());
+                self.link = Some(link);
+                if counts {
+                    let attempt = self.attempt.get_or_insert_with(Attempt::new);
+                    self.database.note_receive(attempt, (queue, group), has_all).await;
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                self.has_ended = true;
+                if failure.is_link_usable {
+                    // If that fails too, the link is closed.
+                    let _ = link.rollback().await;
+                }
+                drop(link);
+                self.after_rollback().await;
+                Err(failure.before_commit())
+            }
+        }
+    }
+
+    /// Ends a claim without its commit. If its rollback counts, it becomes one of an ordinary transaction.
+    pub(super) async fn give_up_claim(&mut self) {
+        if self.claim.as_ref().is_some_and(|first| first.counts)
+            && let Err(failure) = self.become_ordinary().await
+        {
+            tracing::warn!(error = %failure.error, "the rollback of a RECEIVE could not be counted");
+        }
+        if let Some(first) = self.claim.take() {
+            // A lost session has released it.
+            let _ = self.database.release_claim(first.claim).await;
+        }
+    }
+
+    /// Commits with other transactions.
+    pub(super) async fn commit_claim(mut self) -> Result<()> {
+        self.database.before_work().await?;
+        let Some(first) = self.claim.take() else { return Ok(()) };
+        self.has_ended = true;
+        match self.database.commit_claim(first.claim).await {
+            Ok(()) => {
+                self.taken.clear();
+                Ok(())
+            }
+            Err(error) => {
+                self.after_rollback().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl HoldsClaim for Place {
+    fn grow_old(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Some(database) = self
+                .0
+                .lock()
+                .await
+                .as_ref()
+                .filter(|session| session.claim.is_some())
+                .map(|session| session.database.clone())
+            else {
+                return;
+            };
+            // Before the session is locked: its caller does not wait for a connection.
+            let link = match database.take().await {
+                Ok(link) => link,
+                Err(failure) => {
+                    tracing::debug!(error = %failure.error, "a claim stays: no connection is free for its transaction");
+                    return;
+                }
+            };
+            let mut place = self.0.lock().await;
+            let Some(session) = place.as_mut() else { return };
+            match session.take_over(link).await {
+                Ok(()) => {
+                    if let Some(attempt) = &session.attempt {
+                        database.send_notes(attempt).await;
+                    }
+                }
+                Err(failure) => session.lost_by = Some(failure.error),
+            }
+        })
+    }
+}

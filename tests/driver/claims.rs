@@ -1,0 +1,279 @@
+//! Transactions that only receive and commit: one session of the server claims their messages and commits for all.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::{Act, Broker, Code, ConversationHandle, OpenOptions, Result, Tx};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+const SCRIPT: &str = "
+    CREATE MESSAGE TYPE [Word] VALIDATION = NONE; CREATE CONTRACT [Talk] ([Word] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server;
+    CREATE SERVICE [Asker] ON QUEUE asker; CREATE SERVICE [Server] ON QUEUE server ([Talk]);";
+/// Sessions that have a transaction open.
+const OPEN: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'";
+/// Claims.
+const CLAIMED: &str = "SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
+    WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.granted AND l.classid::bigint >> 16 = 17514";
+const UNREAD: &str = "SELECT count(*) FROM dialoq.queue_message";
+
+struct Scene {
+    database: Database,
+    broker: Broker,
+}
+
+impl Scene {
+    /// Another process.
+    async fn another(&self) -> Broker {
+        open(&self.database).await
+    }
+
+    /// A conversation with one message for each text.
+    async fn conversation(&self, texts: &[&str]) -> ConversationHandle {
+        let dialog = self.broker.begin_dialog("Asker", "Server").contract("Talk").await.unwrap();
+        for text in texts {
+            self.broker.send(dialog, "Word", *text).await.unwrap();
+        }
+        dialog
+    }
+
+    fn number(&self, text: &str) -> i64 {
+        self.database.sql(text).trim().parse().unwrap()
+    }
+
+    /// Waits until the server gives that number.
+    async fn until(&self, text: &str, wanted: i64) {
+        let waiting = async {
+            while self.number(text) != wanted {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, waiting).await.unwrap_or_else(|_| panic!("{text} is never {wanted}"));
+    }
+}
+
+/// A broker whose transactions claim from the first RECEIVE on. Their claims do not grow old.
+async fn open(database: &Database) -> Broker {
+    open_at_age(database, Duration::from_secs(3600)).await
+}
+
+async fn open_at_age(database: &Database, age: Duration) -> Broker {
+    let options = OpenOptions::default().careful_receives(0).note_after(age);
+    Broker::open_with(database.url(), options).await.unwrap()
+}
+
+fn on<F: Future<Output = Result<()>>>(store: Store, test: impl FnOnce(Scene) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = open(&database).await;
+        broker.execute(SCRIPT).await.unwrap();
+        tokio::time::timeout(3 * SOON, test(Scene { database, broker })).await.expect("the test hangs").unwrap();
+    });
+}
+
+/// A transaction with the first message of the queue.
+async fn received(broker: &Broker) -> Result<(Tx, ConversationHandle, String)> {
+    let tx = broker.begin().await?;
+    let batch = tx.receive("server").top(1).await?.expect("a message is free");
+    let message = batch.first();
+    let text = String::from_utf8(message.body().to_vec()).unwrap();
+    Ok((tx, message.conversation_handle, text))
+}
+
+pub(crate) fn a_claim_holds_its_group_without_a_transaction_of_the_server(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a", "b"]).await;
+        scene.conversation(&["c"]).await;
+        let (one, _, first) = received(&scene.broker).await?;
+        let (two, _, second) = received(&scene.broker).await?;
+        assert_eq!((first.as_str(), second.as_str()), ("a", "c"), "each has a group of its own");
+        assert_eq!((scene.number(UNREAD), scene.number(OPEN)), (3, 0), "nothing is taken, and no transaction is open");
+        let other = scene.another().await;
+        assert!(other.receive("server").await?.is_none(), "another process finds no free group");
+        assert!(other.begin().await?.receive("server").await?.is_none());
+        tokio::try_join!(one.commit(), two.commit())?;
+        assert_eq!((scene.number(UNREAD), scene.number(CLAIMED)), (1, 0));
+        let rest = other.receive("server").await?.expect("the rest of the first conversation is free");
+        assert_eq!(rest.first().body(), b"b");
+        Ok(())
+    });
+}
+
+pub(crate) fn a_transaction_that_does_more_takes_the_lock_before_those_that_wait(store: Store) {
+    on(store, |scene| async move {
+        let asker = scene.conversation(&["a"]).await;
+        let (tx, target, _) = received(&scene.broker).await?;
+        let other = scene.another().await;
+        let waits = tokio::spawn(async move { other.send(target, "Word", "second").await });
+        let waiting =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        scene.until(waiting, 1).await;
+        tx.sql("CREATE TABLE noted (n int)", ()).await?;
+        tx.send(target, "Word", "first").await?;
+        tx.savepoint("s").await?;
+        assert!(tx.receive("server").await?.is_none());
+        tx.rollback_to("s").await?;
+        assert_eq!(scene.number(waiting), 1, "the other session still waits");
+        tx.commit().await?;
+        waits.await.unwrap()?;
+        let batch = scene.broker.receive("asker").await?.unwrap();
+        let texts: Vec<_> = batch.iter().map(|message| String::from_utf8_lossy(message.body()).into_owned()).collect();
+        assert_eq!(texts, ["first", "second"]);
+        assert_eq!(batch.first().conversation_handle, asker);
+        assert_eq!((scene.number(UNREAD), scene.number(CLAIMED), scene.number(OPEN)), (0, 0, 0));
+        Ok(())
+    });
+}
+
+pub(crate) fn a_lost_session_ends_its_claims_and_loses_no_message(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        scene.conversation(&["b"]).await;
+        scene.conversation(&["c"]).await;
+        let (commits, ..) = received(&scene.broker).await?;
+        let (does_more, ..) = received(&scene.broker).await?;
+        let (rolls_back, ..) = received(&scene.broker).await?;
+        let session = CLAIMED.replace("count(*)", "DISTINCT l.pid");
+        scene.database.end_session(scene.number(&session));
+        assert_eq!(commits.commit().await.unwrap_err().code(), Code::SERVER_UNREACHABLE);
+        assert_eq!(does_more.sql("CREATE TABLE noted (n int)", ()).await.unwrap_err().code(), Code::SERVER_UNREACHABLE);
+        rolls_back.rollback().await?;
+        assert_eq!((scene.number(UNREAD), scene.number(CLAIMED), scene.number(OPEN)), (3, 0, 0));
+        for expected in ["a", "b", "c"] {
+            let (tx, _, text) = received(&scene.broker).await?;
+            assert_eq!(text, expected);
+            tx.commit().await?;
+        }
+        Ok(())
+    });
+}
+
+pub(crate) fn an_old_claim_becomes_a_transaction_of_the_server(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a", "b"]).await;
+        let broker = open_at_age(&scene.database, Duration::from_millis(20)).await;
+        let (tx, ..) = received(&broker).await?;
+        scene.until(OPEN, 1).await;
+        scene.until("SELECT count(*) FROM dialoq.receive_attempt", 1).await;
+        assert_eq!(scene.number(CLAIMED), 0);
+        assert!(scene.another().await.receive("server").await?.is_none(), "the group is still held");
+        tx.commit().await?;
+        assert_eq!((scene.number(UNREAD), scene.number(OPEN)), (1, 0));
+        let (tx, ..) = received(&broker).await?;
+        scene.until(OPEN, 1).await;
+        drop(tx);
+        let (tx, _, text) = received(&broker).await?;
+        assert_eq!(text, "b");
+        tx.commit().await
+    });
+}
+
+pub(crate) fn the_rollback_of_a_claim_counts(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        for round in 0..5 {
+            let (tx, ..) = received(&scene.broker).await?;
+            if round % 2 == 0 { tx.rollback().await? } else { drop(tx) }
+        }
+        let error = scene.broker.begin().await?.receive("server").await.unwrap_err();
+        assert_eq!(error.code().0, 9617, "{error}");
+        Ok(())
+    });
+}
+
+pub(crate) fn what_happens_to_the_queue_after_a_claim_does_not_change_its_commit(store: Store) {
+    on(store, |scene| async move {
+        let asker = scene.conversation(&["a"]).await;
+        let (tx, ..) = received(&scene.broker).await?;
+        // It comes while the group is claimed, with a message of the system.
+        scene.broker.send(asker, "Word", "b").await?;
+        scene.broker.end(asker).await?;
+        scene.broker.execute("ALTER QUEUE server WITH STATUS = OFF").await?;
+        scene.broker.execute("ALTER QUEUE server WITH STATUS = ON, RETENTION = ON").await?;
+        tx.commit().await?;
+        let tx = scene.broker.begin().await?;
+        let batch = tx.receive("server").await?.expect("what came meanwhile");
+        assert_eq!(batch.len(), 2, "the message and the end of the dialog: {batch:?}");
+        tx.commit().await
+    });
+}
+
+pub(crate) fn a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive(store: Store) {
+    on(store, |scene| async move {
+        for count in [2_usize, 16, 17, 40] {
+            let texts: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            scene.conversation(&texts).await;
+            let tx = scene.broker.begin().await?;
+            let batch = tx.receive("server").await?.unwrap();
+            assert_eq!(batch.len(), count);
+            assert_eq!(scene.number(CLAIMED) == 1, count <= 16);
+            tx.commit().await?;
+            assert_eq!(scene.number(UNREAD), 0);
+        }
+        scene.conversation(&["a", "b", "c"]).await;
+        let tx = scene.broker.begin().await?;
+        assert_eq!(tx.receive("server").top(2).await?.unwrap().len(), 2);
+        tx.commit().await?;
+        let (tx, _, text) = received(&scene.broker).await?;
+        assert_eq!(text, "c");
+        tx.commit().await
+    });
+}
+
+pub(crate) fn many_callers_of_two_processes_receive_each_message_once(store: Store) {
+    const MESSAGES: usize = 600;
+    on(store, |scene| async move {
+        scene.broker.execute("ALTER QUEUE server WITH POISON_MESSAGE_HANDLING (STATUS = OFF)").await?;
+        let mut handles = Vec::new();
+        for _ in 0..40 {
+            handles.push(scene.conversation(&[]).await);
+        }
+        for number in 0..MESSAGES {
+            scene.broker.send(handles[number % handles.len()], "Word", &number.to_string()).await?;
+        }
+        let brokers = [scene.another().await, scene.another().await];
+        let seen: Arc<Vec<AtomicUsize>> = Arc::new((0..MESSAGES).map(|_| AtomicUsize::new(0)).collect());
+        let left = Arc::new(AtomicUsize::new(MESSAGES));
+        let mut tasks = tokio::task::JoinSet::new();
+        for caller in 0..24_usize {
+            let (broker, seen, left) = (brokers[caller % 2].clone(), seen.clone(), left.clone());
+            tasks.spawn(async move {
+                let mut round = caller;
+                while left.load(SeqCst) > 0 {
+                    let tx = broker.begin().await?;
+                    let Some(batch) = tx.receive("server").top(1).await? else {
+                        drop(tx);
+                        tokio::task::yield_now().await;
+                        continue;
+                    };
+                    round += 1;
+                    match round % 7 {
+                        0 => tx.rollback().await?,
+                        1 => drop(tx),
+                        _ => {
+                            if round % 7 == 2 {
+                                tx.query("SELECT 1 AS n", ()).await?;
+                            }
+                            tx.commit().await?;
+                            let number: usize = std::str::from_utf8(batch.first().body()).unwrap().parse().unwrap();
+                            seen[number].fetch_add(1, SeqCst);
+                            left.fetch_sub(1, SeqCst);
+                        }
+                    }
+                }
+                Ok::<_, dialoq::Error>(())
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap()?;
+        }
+        assert!(seen.iter().all(|times| times.load(SeqCst) == 1), "each message was received once");
+        assert_eq!((scene.number(UNREAD), scene.number(CLAIMED)), (0, 0));
+        Ok(())
+    });
+}
