@@ -12,8 +12,9 @@ use std::io::Read;
 /// Apply definitions written in Service Broker's own language.
 ///
 /// The file holds CREATE, ALTER and DROP statements for message types, contracts, queues, services, broker priorities,
-/// XML schema collections and event notifications, with GO between batches if you like. All of them are applied, or
-/// none: an error names its line and column, and nothing has changed. The database is made if it does not exist.
+/// XML schema collections, event notifications, work queues and work schedules, with GO between batches if you like.
+/// All of them are applied, or none: an error names its line and column, and nothing has changed. The database is made
+/// if it does not exist, but not by --dry-run.
 ///
 /// With --ensure, only what is missing is made: run twice, it changes nothing the second time. An object that exists but differs
 /// is an error, and so is a statement other than CREATE. With --dry-run, what would change is printed as a diff, and nothing

@@ -18,7 +18,7 @@ Examples:
   dialoq doctor
   dialoq doctor --after 0s --json")]
 pub(super) struct Doctor {
-    /// How old a fault must be.
+    /// How old a fault must be: 30s, 10m, 2h, 7d; 0s finds every one [default: 5m].
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     after: Option<Duration>,
 }

@@ -78,8 +78,8 @@ Exit codes:
 
 Environment:
   DIALOQ_URL   the broker's database, as --db
-  DIALOQ_LOG   what is logged to standard error (default: nothing): 'dialoq=warn' what is odd, 'dialoq=debug' each call
-               with its time";
+  DIALOQ_LOG   what is logged to standard error (default: nothing): 'dialoq=warn' what is odd,
+               'dialoq=debug' each call with its time";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 /// Set the timer of a conversation, or take it back: BEGIN CONVERSATION TIMER.
 ///
-/// A DialogTimer message arrives on this side then. A conversation has one timer; setting it again replaces it.
+/// A DialogTimer message arrives on this side then. A timer fires only while a process runs the broker; one that is due fires
+/// when the next process does. Each side has one timer; setting it again replaces it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

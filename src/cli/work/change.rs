@@ -107,6 +107,10 @@ async fn each(
 
 /// Let no job of a work queue be taken; pushes go on, and jobs that are taken may be finished.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work pause emails
+  dialoq work resume emails")]
 pub(super) struct Pause {
     /// The work queue.
     queue: String,
@@ -120,6 +124,9 @@ impl Pause {
 
 /// Let the jobs of a paused work queue be taken again.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work resume emails")]
 pub(super) struct Resume {
     /// The work queue.
     queue: String,

@@ -32,19 +32,37 @@ pub(super) struct Schedule {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show every schedule with its next and its last time.
+    #[command(after_long_help = "\
+Examples:
+  dialoq work schedule list
+  dialoq work schedule list --json")]
     List,
     Add(Add),
     /// Remove a schedule; jobs that it has pushed stay.
+    #[command(after_long_help = "\
+Examples:
+  dialoq work schedule drop nightly")]
     Drop(Named),
     /// Let a schedule push no jobs.
+    #[command(after_long_help = "\
+Examples:
+  dialoq work schedule pause nightly")]
     Pause(Named),
     /// Let a paused schedule go on; the times of its pause are left out.
+    #[command(after_long_help = "\
+Examples:
+  dialoq work schedule resume nightly")]
     Resume(Named),
     Next(Next),
 }
 
 /// Make a schedule.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work schedule add nightly reports '0 3 * * *' --time-zone Europe/Berlin
+  dialoq work schedule add quarter reports '*/15 * * * *' --body '{\"for\":\"{time}\"}'
+  dialoq work schedule add weekly reports @weekly --missed skip --paused")]
 struct Add {
     /// The name of the schedule.
     name: String,
@@ -84,6 +102,10 @@ struct Named {
 
 /// Print the coming times of a schedule, or of a line that is no schedule yet.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work schedule next nightly --count 10
+  dialoq work schedule next --cron '*/15 8-18 * * MON-FRI' --time-zone Europe/Berlin")]
 struct Next {
     /// The name of the schedule.
     #[arg(required_unless_present = "cron", conflicts_with = "cron")]
