@@ -43,8 +43,8 @@ impl Redrive {
 
 /// Take jobs out of their queues, whatever their state.
 ///
-/// Without --yes, prints how many jobs that would be and changes nothing. A reader that works on a cancelled job finds no
-/// job at its next report.
+/// Without --yes, prints how many jobs that would be and changes nothing. Without QUEUE and without a filter, these are all jobs
+/// of all work queues. A reader that works on a cancelled job finds no job at its next report.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
