@@ -506,6 +506,11 @@ impl Engine {
         Ok(state)
     }
 
+    /// How long batches take of late.
+    pub(super) fn batch_time(&self) -> Duration {
+        Duration::from_nanos(self.batch_ns.load(Relaxed))
+    }
+
     fn note_times(&self, sync: Option<Duration>, whole: Duration) {
         let Some(sync) = sync else { return };
         let (last, this) = (self.batch_ns.load(Relaxed), u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX));

@@ -350,6 +350,10 @@ impl State {
         self.rehearsals.push(rehearsal);
     }
 
+    pub(super) fn has_rehearsals(&self) -> bool {
+        !self.rehearsals.is_empty()
+    }
+
     pub(super) fn take_rehearsals(&mut self) -> Vec<Rehearsal> {
         std::mem::take(&mut self.rehearsals)
     }
