@@ -14,7 +14,7 @@ use std::io::Read;
 /// The file holds CREATE, ALTER and DROP statements for message types, contracts, queues, services, broker priorities,
 /// XML schema collections, event notifications, work queues and work schedules, with GO between batches if you like.
 /// All of them are applied, or none: an error names its line and column, and nothing has changed. The database is made
-/// if it does not exist, but not by --dry-run.
+/// if it does not exist; --dry-run then shows what it would get, and makes none.
 ///
 /// With --ensure, only what is missing is made: run twice, it changes nothing the second time. An object that exists but differs
 /// is an error, and so is a statement other than CREATE. With --dry-run, what would change is printed as a diff, and nothing
@@ -45,7 +45,7 @@ impl Apply {
             .await
             .map_err(|error| Failure::input(error.to_string()))??;
         let broker = match self.dry_run {
-            true => globals.open().await?,
+            true => globals.open_to_try().await?,
             false => globals.open_or_create().await?,
         };
         let done = self.apply(&broker, &script).await;

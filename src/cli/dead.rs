@@ -6,6 +6,7 @@ use super::globals::{Globals, parse_handle, parse_span};
 use super::output::{Output, printable, shortened, table};
 use super::peek::{Form, before, short_type, shown};
 use clap::{Args, Subcommand};
+use dialoq::catalog::Catalog;
 use dialoq::status::{DeadLetter, DeadLetterFilter, MOST_DEAD_LETTERS, SHOWN_BODY_BYTES};
 use dialoq::{Broker, ConversationHandle, DeadLetterId};
 use serde_json::json;
@@ -69,6 +70,19 @@ struct Filter {
 }
 
 impl Filter {
+    /// Why nothing was found. A queue may have been dropped since, so one that does not exist is no error.
+    fn nothing(&self, catalog: &Catalog, why: &str) -> String {
+        let unknown = |kind: &str, name: &Option<String>, is_known: &dyn Fn(&str) -> bool| {
+            name.as_deref()
+                .filter(|name| !is_known(name))
+                .map(|name| format!("; no {kind} is named '{}'", printable(name)))
+        };
+        let queue = unknown("queue", &self.queue, &|name| catalog.queue(name).is_some());
+        let service = unknown("service", &self.service, &|name| catalog.service(name).is_some());
+        let message_type = unknown("message type", &self.message_type, &|name| catalog.message_type(name).is_some());
+        [Some(why.to_owned()), queue, service, message_type].into_iter().flatten().collect()
+    }
+
     fn is_empty(&self) -> bool {
         let Self { queue, service, message_type, conversation, older_than } = self;
         queue.is_none() && service.is_none() && message_type.is_none() && conversation.is_none() && older_than.is_none()
@@ -108,12 +122,13 @@ impl List {
     async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open_read_only().await?;
         let found = broker.dead_letters(&self.filter.of(&broker), self.top + 1, SHOWN_BODY_BYTES).await;
+        let catalog = broker.catalog();
         broker.close().await?;
         let mut letters = found?;
         let has_more = letters.len() > self.top as usize;
         letters.truncate(self.top as usize);
         if letters.is_empty() {
-            return Err(Failure::Nothing("there is no such dead letter".to_owned()));
+            return Err(Failure::Nothing(self.filter.nothing(&catalog, "there is no such dead letter")));
         }
         if output.json {
             return letters.iter().try_for_each(|letter| output.json(letter));
@@ -240,7 +255,7 @@ impl Redrive {
             };
         }
         let mut filter = self.filter.of(broker);
-        let number = preview(broker, &mut filter, "redrive", output).await?;
+        let number = preview(broker, &self.filter, &mut filter, "redrive", output).await?;
         confirm(self.yes, &format!("redrive {}?", dead_letters(number)), output).await?;
         let done = broker.redrive_dead_letters(&filter).await?;
         if output.json {
@@ -294,7 +309,7 @@ impl Purge {
 
     async fn purge(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
         let mut filter = DeadLetterFilter { letter: self.letter, ..self.filter.of(broker) };
-        let number = preview(broker, &mut filter, "purge", output).await?;
+        let number = preview(broker, &self.filter, &mut filter, "purge", output).await?;
         confirm(self.yes, &format!("remove {} for good?", dead_letters(number)), output).await?;
         let purged = broker.purge_dead_letters(&filter).await?;
         match output.json {
@@ -319,10 +334,17 @@ fn dead_letters(number: u64) -> String {
 }
 
 /// Prints which dead letters a change would touch, and restricts the filter to them; there must be one.
-async fn preview(broker: &Broker, filter: &mut DeadLetterFilter, verb: &str, output: &Output) -> Result<u64, Failure> {
+async fn preview(
+    broker: &Broker,
+    given: &Filter,
+    filter: &mut DeadLetterFilter,
+    verb: &str,
+    output: &Output,
+) -> Result<u64, Failure> {
     let letters = broker.dead_letters(filter, MOST_DEAD_LETTERS, 0).await?;
     if letters.is_empty() {
-        return Err(Failure::Nothing(format!("there is no dead letter to {verb}")));
+        let why = format!("there is no dead letter to {verb}");
+        return Err(Failure::Nothing(given.nothing(&broker.catalog(), &why)));
     }
     filter.before = end_of_preview(letters.iter().map(|letter| letter.died_at));
     let open = letters.iter().filter(|letter| letter.is_conversation_open).count();

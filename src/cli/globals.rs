@@ -5,7 +5,7 @@ use super::output::Output;
 use clap::Args;
 use dialoq::catalog::Catalog;
 use dialoq::internals::jsonl;
-use dialoq::{Broker, ConversationHandle, GroupId, OpenOptions};
+use dialoq::{Broker, Code, ConversationHandle, GroupId, OpenOptions};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -51,6 +51,16 @@ impl Globals {
     /// Opens the broker; makes its database if there is none.
     pub(super) async fn open_or_create(&self) -> Result<Broker, Failure> {
         self.open_with(true).await
+    }
+
+    /// Opens the broker to try something; a broker without definitions if there is no database.
+    pub(super) async fn open_to_try(&self) -> Result<Broker, Failure> {
+        match Broker::open_with(&self.db, OpenOptions::new().create(false)).await {
+            Err(error) if error.code() == Code::STORE_IO && error.message().contains("there is no such file") => {
+                Ok(Broker::open("sqlite::memory:").await?)
+            }
+            _ => self.open().await,
+        }
     }
 
     /// Opens the broker for reading, also while another process owns the file.

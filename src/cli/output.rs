@@ -97,6 +97,10 @@ pub(super) fn without_passwords(text: &str) -> String {
 pub(super) fn table(headings: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    if Table::new().width() == Some(0) {
+        // A terminal that does not know its size; a table without room has columns of one character.
+        table.set_width(u16::MAX);
+    }
     table.set_header(headings.iter().map(|heading| heading.trim_start_matches('#')));
     for (index, heading) in headings.iter().enumerate() {
         if let Some(column) = table.column_mut(index).filter(|_| heading.starts_with('#')) {
@@ -114,13 +118,13 @@ pub(super) fn is_coloured() -> bool {
 /// A table that breaks no word: in a narrow terminal it leaves columns out, the first of `spare` first. The columns have the
 /// places of their headings.
 pub(super) fn fitting(headings: &[&str], spare: &[usize], rows: &[Vec<Cell>]) -> Table {
-    let width = |cell: &Cell| cell.content().lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let width_of = |cell: &Cell| cell.content().lines().map(|line| line.chars().count()).max().unwrap_or(0);
     let natural = |column: usize| {
-        let widest = rows.iter().filter_map(|row| row.get(column)).map(width).max().unwrap_or(0);
+        let widest = rows.iter().filter_map(|row| row.get(column)).map(width_of).max().unwrap_or(0);
         widest.max(headings[column].trim_start_matches('#').chars().count()) + 3
     };
     let mut shown: Vec<usize> = (0..headings.len()).collect();
-    if let Some(room) = Table::new().width() {
+    if let Some(room) = width() {
         for left_out in spare {
             if shown.iter().map(|column| natural(*column)).sum::<usize>() < usize::from(room) {
                 break;
@@ -135,9 +139,14 @@ pub(super) fn fitting(headings: &[&str], spare: &[usize], rows: &[Vec<Cell>]) ->
     fitted
 }
 
+/// The columns of the terminal; `None` if standard output is none, or one that does not know its size.
+fn width() -> Option<u16> {
+    Table::new().width().filter(|columns| *columns > 0)
+}
+
 /// The same table, wrapped also where no terminal says how wide it may be.
 pub(super) fn wrapped(mut table: Table) -> Table {
-    if table.width().is_none() {
+    if width().is_none() {
         table.set_width(120);
     }
     table
@@ -145,7 +154,7 @@ pub(super) fn wrapped(mut table: Table) -> Table {
 
 /// The text with its lines broken between words, if standard output is a terminal and they are wider.
 pub(super) fn folded(text: &str) -> String {
-    Table::new().width().map_or_else(|| text.to_owned(), |width| folded_at(text, usize::from(width)))
+    width().map_or_else(|| text.to_owned(), |width| folded_at(text, usize::from(width)))
 }
 
 fn folded_at(text: &str, width: usize) -> String {

@@ -241,7 +241,7 @@ impl Broker {
             reasons.notes(
                 ReasonKind::Quarantined,
                 format!("poison handling has set {} aside", messages(quarantined - pausing)),
-                "look at them with `dialoq peek`, and put them back with `dialoq release`",
+                format!("look at them with `dialoq peek {name}`, and put a group back with `dialoq release GROUP`"),
             );
         }
         if queue.dead_letters > 0 {
@@ -256,7 +256,7 @@ impl Broker {
         if let Some(first) = first {
             reasons.notes(
                 ReasonKind::Pausing,
-                format!("{} pause after rollbacks, the first for {first} ms more", messages(pausing)),
+                format!("{} after rollbacks, the first for {first} ms more", of_messages(pausing, "pauses", "pause")),
                 "",
             );
         }
@@ -311,12 +311,12 @@ impl Broker {
                 Some(procedure) => reasons.blocks(
                     ReasonKind::NoReader,
                     format!("activation with procedure '{procedure}' is on, but no process runs readers for it"),
-                    format!("start one, such as `dialoq activate {}`", queue.name),
+                    format!("start one, such as `dialoq activate {} --exec PROGRAM`", queue.name),
                 ),
                 None => reasons.notes(
                     ReasonKind::NoReader,
                     "no reader is known: activation is off, and no session of this process waits in a RECEIVE",
-                    format!("receive from it, or run `dialoq activate {}`", queue.name),
+                    format!("receive from it, or run `dialoq activate {} --exec PROGRAM`", queue.name),
                 ),
             },
             (running, _) => reasons.notes(
@@ -625,23 +625,32 @@ fn work_reasons(queue: &WorkQueueStatus, reasons: &mut Reasons) {
         reasons.blocks(ReasonKind::Paused, "it is paused", format!("`dialoq work resume {name}`"));
     }
     if queue.scheduled > 0 {
-        let what = format!("{} wait for their time: a delay, or the back-off after a failure", jobs(queue.scheduled));
-        reasons.notes(ReasonKind::NotDue, what, format!("`dialoq work jobs {name} --state scheduled` shows when"));
+        let what = format!(
+            "{} for a later time: a delay, or the back-off after a failure",
+            of_jobs(queue.scheduled, "waits", "wait")
+        );
+        reasons.notes(ReasonKind::NotDue, what, format!("`dialoq work list {name} --state scheduled` shows when"));
     }
     if queue.dead > 0 {
-        let what = format!("{} used up their attempts", jobs(queue.dead));
+        let what = format!("{} without an attempt left", of_jobs(queue.dead, "is", "are"));
         reasons.notes(ReasonKind::Dead, what, format!("`dialoq work redrive {name}` gives them new ones"));
     }
     match (queue.ready, queue.taken) {
         (0, 0) => reasons.notes(ReasonKind::Empty, "no job is ready", ""),
-        (0, taken) => reasons.notes(ReasonKind::Readers, format!("{} are being worked on", jobs(taken)), ""),
+        (0, taken) => {
+            reasons.notes(ReasonKind::Readers, format!("{} being worked on", of_jobs(taken, "is", "are")), "")
+        }
         (ready, 0) if queue.is_enabled => reasons.notes(
             ReasonKind::NoReader,
-            format!("{} are ready and none is taken", jobs(ready)),
-            format!("see that a reader runs, such as `dialoq work run {name}`"),
+            format!("{} ready and none is taken", of_jobs(ready, "is", "are")),
+            format!("see that a reader runs, such as `dialoq work run {name} --exec PROGRAM`"),
         ),
         (ready, taken) => {
-            reasons.notes(ReasonKind::Readers, format!("{} are ready, {taken} are being worked on", jobs(ready)), "");
+            reasons.notes(
+                ReasonKind::Readers,
+                format!("{} ready, {} being worked on", of_jobs(ready, "is", "are"), of_jobs(taken, "is", "are")),
+                "",
+            );
         }
     }
 }
@@ -650,6 +659,14 @@ fn messages(number: u64) -> String {
     if number == 1 { "1 message".to_owned() } else { format!("{number} messages") }
 }
 
+fn of_messages(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", messages(number), if number == 1 { one } else { many })
+}
+
 fn jobs(number: u64) -> String {
     if number == 1 { "1 job".to_owned() } else { format!("{number} jobs") }
+}
+
+fn of_jobs(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", jobs(number), if number == 1 { one } else { many })
 }

@@ -211,6 +211,8 @@ fn changes_of_many_are_previewed_and_confirmed() {
 fn definitions_are_applied_twice_and_previewed() {
     let _limit = crate::limit();
     let shop = Shop::empty();
+    let first = shop.ok_with(&["apply", "-", "--ensure", "--dry-run"], SHOP.as_bytes());
+    assert!(first.contains("+ CREATE QUEUE [orders]") && !shop.path("shop.db").exists(), "{first}");
     let first = shop.ok_with(&["apply", "-", "--ensure"], SHOP.as_bytes());
     assert!(first.contains("created queue 'orders'") && first.contains("created service '//shop/Checkout'"), "{first}");
     let dump = shop.ok(&["dump"]);

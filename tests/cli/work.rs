@@ -42,8 +42,12 @@ fn a_program_that_fails_leaves_its_last_words_with_the_job() {
 fn one_job_is_called_one_job() {
     let _limit = crate::limit();
     let shop = emails("", 2);
-    assert_eq!(shop.ok(&["work", "cancel", "--job", "1"]).trim(), "would cancel 1 job; --yes does it");
-    assert_eq!(shop.ok(&["work", "cancel", "emails"]).trim(), "would cancel 2 jobs; --yes does it");
+    assert!(shop.fails(6, &["work", "cancel", "--job", "1"]).contains("nothing was changed; --yes does it"));
+    shop.fails(6, &["--json", "work", "cancel", "emails"]);
+    // Without a filter it would be all jobs of all work queues.
+    assert!(shop.fails(1, &["work", "cancel", "--yes"]).contains("--all"));
+    assert!(shop.fails(1, &["work", "redrive", "--yes"]).contains("--all"));
+    shop.fails(2, &["work", "cancel", "--all", "emails"]);
     assert_eq!(shop.ok(&["work", "cancel", "--job", "1", "--yes"]).trim(), "cancelled 1 job");
 }
 

@@ -1,6 +1,7 @@
 //! `dialoq work redrive`, `cancel`, `pause` and `resume`
 
 use super::{Filter, number_of};
+use crate::cli::confirm::confirm;
 use crate::cli::failure::Failure;
 use crate::cli::globals::Globals;
 use crate::cli::output::{Output, printable};
@@ -12,7 +13,7 @@ use serde_json::json;
 
 /// Give dead jobs all their attempts again.
 ///
-/// Without --yes, prints how many jobs that would be and changes nothing.
+/// Prints how many jobs that would be. Asks on a terminal; elsewhere without --yes, nothing changes, and the exit code is 6.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -22,7 +23,10 @@ Examples:
 pub(super) struct Redrive {
     #[command(flatten)]
     filter: Filter,
-    /// Do it.
+    /// All of all work queues.
+    #[arg(long, conflicts_with_all = ["queue", "job", "job_type", "error", "state", "taken_for"])]
+    all: bool,
+    /// Do it without a question.
     #[arg(long)]
     yes: bool,
 }
@@ -32,6 +36,7 @@ impl Redrive {
         if let Some(state) = self.filter.state.as_deref().filter(|state| *state != "dead") {
             return Err(Failure::input(format!("--state {state}: only dead jobs can be redriven; leave --state out")));
         }
+        self.filter.check_choice(self.all, "redrive")?;
         let broker = globals.open().await?;
         let mut filter = self.filter.of(broker.clock().now());
         filter.state = Some("dead".to_owned());
@@ -43,8 +48,8 @@ impl Redrive {
 
 /// Take jobs out of their queues, whatever their state.
 ///
-/// Without --yes, prints how many jobs that would be and changes nothing. Without QUEUE and without a filter, these are all jobs
-/// of all work queues. A reader that works on a cancelled job finds no job at its next report.
+/// Prints how many jobs that would be. Asks on a terminal; elsewhere without --yes, nothing changes, and the exit code is 6. A
+/// reader that works on a cancelled job finds no job at its next report.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -53,13 +58,17 @@ Examples:
 pub(super) struct Cancel {
     #[command(flatten)]
     filter: Filter,
-    /// Do it.
+    /// All of all work queues.
+    #[arg(long, conflicts_with_all = ["queue", "job", "job_type", "error", "state", "taken_for"])]
+    all: bool,
+    /// Do it without a question.
     #[arg(long)]
     yes: bool,
 }
 
 impl Cancel {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        self.filter.check_choice(self.all, "cancel")?;
         let broker = globals.open().await?;
         let filter = self.filter.of(broker.clock().now());
         let done = each(&broker, &filter, self.yes, output, Change::Cancel).await;
@@ -90,10 +99,11 @@ async fn each(
         return Err(Failure::Nothing(format!("there is no job to {verb}")));
     }
     if !is_confirmed {
-        return match output.json {
-            true => output.json(&json!({ "would": verb, "jobs": found })),
-            false => output.text(&format!("would {verb} {}; --yes does it", number_of(found as u64))),
-        };
+        match output.json {
+            true => output.json(&json!({ "would": verb, "jobs": found }))?,
+            false => output.text(&format!("would {verb} {}", number_of(found as u64)))?,
+        }
+        confirm(false, &format!("{verb} {}?", number_of(found as u64)), output).await?;
     }
     let jobs = match change {
         Change::Redrive => broker.redrive_jobs(filter).await?,

@@ -104,6 +104,18 @@ struct Filter {
 }
 
 impl Filter {
+    /// Refuses a change of all jobs that was not asked for.
+    fn check_choice(&self, is_all: bool, verb: &str) -> Result<(), Failure> {
+        let Self { queue, job, job_type, error, state, taken_for } = self;
+        let is_filtered = [queue, job_type, error, state].iter().any(|given| given.is_some());
+        if is_all || is_filtered || job.is_some() || taken_for.is_some() {
+            return Ok(());
+        }
+        Err(Failure::input(format!(
+            "which jobs? Give a work queue, a filter such as --job, or --all to {verb} those of all work queues"
+        )))
+    }
+
     fn of(&self, now: Timestamp) -> JobFilter {
         let Self { queue, job, job_type, error, state, taken_for } = self;
         let taken_before = taken_for.map(|span| {

@@ -63,7 +63,7 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
             if create_if_missing {
                 Ok(())
             } else {
-                refuse(Code::STORE_IO, "there is no such file".to_owned())
+                refuse(Code::STORE_IO, "there is no such file; `dialoq apply` makes it, or Broker::open".to_owned())
             }
         }
         Err(error) => refuse(Code::STORE_IO, error.to_string()),

@@ -35,7 +35,10 @@ impl ReadOnlyStore {
         if !path.is_file() {
             return Err(Error::new(
                 Code::STORE_IO,
-                format!("database '{}' cannot be read: there is no such file", path.display()),
+                format!(
+                    "database '{}' cannot be read: there is no such file; `dialoq apply` makes it, or Broker::open",
+                    path.display()
+                ),
             ));
         }
         let reader = ReadConnection::open(&path)?;
