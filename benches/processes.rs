@@ -4,7 +4,7 @@
 //! only runs it once. Durability is full, bodies have 256 bytes. `DIALOQ_BENCH_FOLDER` says where the files are, and
 //! `cargo bench --bench processes -- lone` (`many`, `take-over`) measures one row in more rounds.
 //!
-//! - One caller: the median SEND of a process that owns the file, and of one that works through another. Beside it the limit
+//! - One caller: the median SEND of a process that owns the file, and of one that works through another. With it the limit
 //!   of the way: 300 bytes and an answer of 60 over a bare socket, to a process that syncs a file before it answers, against
 //!   the same sync without the socket.
 //! - 64 callers: SENDs a second of one process, and of eight that have eight callers each.
