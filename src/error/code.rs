@@ -255,6 +255,6 @@ mod tests {
             .filter(|code| Error::new(*code, "").is_retryable())
             .map(|code| code.0)
             .collect();
-        assert_eq!(retryable, [1205, 1222, 60_030, 60_032, 60_033, 60_038, 60_043, 60_046]);
+        assert_eq!(retryable, [1205, 1222, 60_030, 60_032, 60_033, 60_038, 60_043, 60_046, 60_049]);
     }
 }

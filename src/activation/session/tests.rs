@@ -199,6 +199,7 @@ async fn call_all(store: &dyn Store) {
     store.texts();
     store.activity();
     store.refresh_facts().await;
+    assert!(store.lock_holder(Uuid::nil()).await.unwrap().is_none());
     store.clock();
     store.close().await.unwrap();
 }
