@@ -109,9 +109,9 @@ impl Arrivals {
     /// let mut arrivals = broker.stream("orders").top(1).window(64);
     /// while let Some(arrival) = arrivals.next().await {
     ///     let arrival = arrival?;
-    ///     let text = arrival.batch.first().text()?;
+    ///     let is_last = arrival.batch.first().text()? == "stop";
     ///     arrival.confirm();
-    ///     if text == "stop" {
+    ///     if is_last {
     ///         break;
     ///     }
     /// }
