@@ -119,6 +119,25 @@ async fn removing_the_owner_file_lets_no_second_owner_in() {
     assert_eq!(elsewhere(&link, "own"), "60010", "by another name of the same file");
 }
 
+/// SQLite names the index of its log after the database. A second connection of this process would cut it off under the
+/// first one: SIGBUS.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_was_replaced_is_refused_while_this_process_has_the_first_one_open() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (path, aside) = (folder.path().join("a.db"), folder.path().join("aside"));
+    let (store, handle) = broker(&path).await;
+    std::fs::rename(&path, &aside).unwrap();
+    std::fs::write(&path, "this is no database, and long enough to be seen as such by all who read it").unwrap();
+    let error = SqliteStore::open(options(&path)).err().expect("it is refused");
+    assert_eq!(error.code(), Code::STORE_OWNED, "{error}");
+    assert!(error.message().contains("that was there before"), "{error}");
+    assert_eq!(SqliteStore::open_read_only(options(&path)).err().expect("to read, too").code(), Code::STORE_OWNED);
+    std::fs::rename(&aside, &path).unwrap();
+    assert_log_is_kept(&path, &store, handle, "another file was in its place").await;
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_symbolic_link_in_the_place_of_the_owner_file_is_refused_and_not_followed() {

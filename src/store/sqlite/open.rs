@@ -2,7 +2,7 @@
 
 use super::failure::{damaged, storage};
 use super::guard::Guard;
-use super::owner;
+use super::owner::{self, Held};
 use crate::error::{Code, Error, Result};
 use crate::sql::Script;
 use crate::sql::sqlite::DROP_VIEWS;
@@ -172,10 +172,13 @@ pub(super) fn wait_briefly(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) struct ReadConnection {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
+    /// The last field, so that the path is free after the connection is closed.
+    _held: Held,
 }
 
 impl ReadConnection {
     pub(super) fn open(path: &Path) -> Result<Self> {
+        let held = Held::new(path)?;
         let doing = format!("reading database '{}'", path.display());
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let open = || -> rusqlite::Result<Self> {
@@ -186,7 +189,7 @@ impl ReadConnection {
             protect_shadow_tables(&connection)?;
             connection.pragma_update(None, "cache_size", -2048)?;
             let guard = Guard::always(&mut connection)?;
-            Ok(Self { connection, guard })
+            Ok(Self { connection, guard, _held: held })
         };
         open().map_err(|error| storage(&doing, error))
     }

@@ -9,6 +9,9 @@
 //!   next owner in this process, or until a later call finds the file closed.
 //! - A list of the process says which files it owns, so that a second opening here is refused before it touches the
 //!   file.
+//! - A path is opened for one file at a time ([`Held`]). SQLite names the log and its index after the path. If the file was
+//!   replaced, a second connection of this process would meet no lock on the index of the first, take it for a left one and
+//!   cut it off under the first, which ends the process with SIGBUS.
 //!
 //! The lock file (`.owner`, next to the database) holds the process id for the message to others. It is locked too: it
 //! protects the path if the database file is replaced, and it is the only lock where the system has no lock that SQLite
@@ -60,10 +63,58 @@ struct Entry {
 /// The database files of this process. The lock also orders every opening of a database by the store.
 static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
+/// Which file each path that this process has open stands for.
+static HELD: Mutex<Vec<(PathBuf, FileKey)>> = Mutex::new(Vec::new());
+
+/// A path that this process has opened. Drop it after SQLite has closed the file.
+#[derive(Debug)]
+pub(super) struct Held {
+    path: PathBuf,
+    key: FileKey,
+}
+
+impl Held {
+    /// Keeps the path for the file that is there now.
+    ///
+    /// # Errors
+    /// 60010 if this process has another file open by that path; 60018 if there is none.
+    pub(super) fn new(path: &Path) -> Result<Self> {
+        let unreadable =
+            |why: String| Error::new(Code::STORE_IO, format!("database '{}' cannot be read: {why}", path.display()));
+        let key = existing_key(path).map_err(|error| unreadable(error.to_string()))?;
+        let key = key.ok_or_else(|| unreadable("there is no such file".to_owned()))?;
+        Self::of(path, key)
+    }
+
+    fn of(path: &Path, key: FileKey) -> Result<Self> {
+        let mut held = held();
+        if held.iter().any(|(other, of)| other == path && *of != key) {
+            return Err(owned(path, "this process still has the file open that was there before this one"));
+        }
+        held.push((path.to_owned(), key.clone()));
+        Ok(Self { path: path.to_owned(), key })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = held();
+        if let Some(place) = held.iter().position(|(path, key)| *path == self.path && *key == self.key) {
+            held.swap_remove(place);
+        }
+    }
+}
+
+fn held() -> MutexGuard<'static, Vec<(PathBuf, FileKey)>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Ownership of one database file. Drop it after SQLite has closed the file.
 #[derive(Debug)]
 pub(super) struct Owner {
     database: PathBuf,
+    /// Dropped with the owner, so after every connection.
+    _held: Held,
     key: FileKey,
     /// The lock file next to the database, with the process id.
     note: Option<File>,
@@ -84,7 +135,8 @@ impl Owner {
             return Err(owned(database, &format!("this process (pid {}) has it open already", std::process::id())));
         }
         let key = lock_file(&mut entries, database)?;
-        Ok(Self { database: database.to_owned(), key, note: None })
+        let held = Held::of(database, key.clone()).inspect_err(|_| give_up(&mut entries, &key))?;
+        Ok(Self { database: database.to_owned(), _held: held, key, note: None })
     }
 
     /// Writes this process's id into the lock file, for other processes, and whether they may work through it; again if
@@ -127,15 +179,19 @@ impl Drop for Owner {
             let _ = note.set_len(0);
             let _ = note.unlock();
         }
-        let mut entries = entries();
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.is_owned && entry.key == self.key) {
-            entry.is_owned = false;
-            if let Some(descriptor) = &entry.descriptor {
-                let _ = descriptor.unlock();
-            }
-        }
-        sweep(&mut entries);
+        give_up(&mut entries(), &self.key);
     }
+}
+
+/// Ends the ownership of a file.
+fn give_up(entries: &mut Vec<Entry>, key: &FileKey) {
+    if let Some(entry) = entries.iter_mut().find(|entry| entry.is_owned && entry.key == *key) {
+        entry.is_owned = false;
+        if let Some(descriptor) = &entry.descriptor {
+            let _ = descriptor.unlock();
+        }
+    }
+    sweep(entries);
 }
 
 /// Opens a database through SQLite, while no descriptor of a database is being closed.
