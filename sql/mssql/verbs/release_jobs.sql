@@ -4,7 +4,7 @@
 --     reported; release_jobs: the tokens of those that are released, after the
 --     first and up to the last, and whether that is a failed attempt;
 --     return_jobs: jobs and the tokens of their takings; job_holders: the process alone
--- Gives: notices; release_jobs: has_more, whether another session has locked some of them; job_holders: holder, each
+-- Gives: notices; release_jobs, return_jobs: has_more, whether another session has locked some of them; job_holders: holder, each
 --     transaction of the process that holds jobs
 -- Errors: 60005; finish_held_jobs: 60042 if it no longer holds them all, 51205 if another session holds one of them for 30 s
 -- Locks: the jobs; finish_held_jobs waits for sessions that look at them
@@ -136,7 +136,7 @@ CREATE PROCEDURE dialoq.return_jobs
 AS
 BEGIN
     -- <settings>
-    DECLARE @notices nvarchar(max), @item int = -1, @next int, @job_id bigint, @token bigint, @is_locked bit;
+    DECLARE @notices nvarchar(max), @item int = -1, @next int, @job_id bigint, @token bigint, @is_locked bit, @has_more bit;
     -- <transaction>
     WHILE 1 = 1
     BEGIN
@@ -154,8 +154,15 @@ BEGIN
             WHERE j.job_id = @job_id AND j.token = @token AND j.state = 2 AND j.holder IS NULL)
             EXEC dialoq.return_job @job_id, @notices OUTPUT;
     END
+    SET @has_more = 0;
+    IF EXISTS (
+        SELECT 1
+        FROM @jobs AS i
+        JOIN dialoq.job AS j WITH (READUNCOMMITTED, FORCESEEK) ON j.job_id = i.job_id
+        WHERE j.token = i.token AND j.state = 2 AND j.holder IS NULL)
+        SET @has_more = 1;
     -- </transaction>
-    SELECT dialoq.distinct_notices(@notices) AS notices;
+    SELECT @has_more AS has_more, dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 

@@ -4,7 +4,7 @@
 --     reported; release_jobs: the tokens of those that are released, after the
 --     first and up to the last, and whether that is a failed attempt;
 --     return_jobs: jobs and the tokens of their takings; job_holders: the process alone
--- Gives: notices; release_jobs: has_more, whether another session has locked some of them; job_holders: holder, each
+-- Gives: notices; release_jobs, return_jobs: has_more, whether another session has locked some of them; job_holders: holder, each
 --     transaction of the process that holds jobs
 -- Errors: 60005; finish_held_jobs: 60042 if it no longer holds them all
 -- Locks: the jobs; finish_held_jobs waits for sessions that look at them
@@ -91,7 +91,7 @@ END $$;
 
 -- Gives back leased jobs whose reader went away before it saw them.
 CREATE OR REPLACE FUNCTION dialoq.return_jobs(p_job_ids bigint[], p_tokens bigint[])
-RETURNS TABLE (notices text)
+RETURNS TABLE (has_more boolean, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
@@ -107,7 +107,12 @@ BEGIN
     LOOP
         v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, dialoq.return_job(v_id)));
     END LOOP;
-    RETURN QUERY SELECT dialoq.publish_notices(v_notices);
+    RETURN QUERY
+    SELECT EXISTS (
+        SELECT FROM unnest(p_job_ids, p_tokens) AS t (job_id, token)
+        JOIN dialoq.job AS j ON j.job_id = t.job_id
+        WHERE j.token = t.token AND j.state = 2 AND j.holder IS NULL),
+        dialoq.publish_notices(v_notices);
 END $$;
 
 -- The transactions of a process that hold jobs. A claim whose call was lost may commit after its transaction has ended; then

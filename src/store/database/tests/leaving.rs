@@ -10,7 +10,7 @@ fn receive_from_a_conversation() -> Verb {
 }
 
 /// Polls a future once, lets the server reach that call, then drops the future.
-async fn leave_during<F: Future>(stage: &Stage, asked: F, call: &str) {
+pub(super) async fn leave_during<F: Future>(stage: &Stage, asked: F, call: &str) {
     let mut asked = pin!(asked);
     assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     stage.until_asked(call, 1).await;

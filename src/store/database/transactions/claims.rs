@@ -20,6 +20,10 @@ use uuid::Uuid;
 /// The pause before a release that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// The pauses before jobs are given back whose rows another session has locked. A take locks the rows that it passes over
+/// until its commit, so most of them are free after a few milliseconds.
+const LOCK_PAUSES_MS: [u64; 6] = [2, 4, 8, 16, 32, 64];
+
 /// The jobs of one transaction.
 #[derive(Debug)]
 pub(in crate::store::database) struct Claims {
@@ -237,14 +241,17 @@ impl Database {
     /// Gives jobs of a transaction back; if that fails, it is tried again.
     pub(in crate::store::database) async fn give_back_jobs(self: &Arc<Self>, release: Release) {
         let Release { holder, tokens, is_attempt, .. } = release;
-        let args = vec![
-            Arg::Uuid(self.process),
-            Arg::Uuid(holder),
-            Arg::BigInt(tokens.0),
-            Arg::BigInt(tokens.1),
-            Arg::Bool(is_attempt),
-        ];
-        let is_done = match self.release_now(Call { name: "release_jobs", args }).await {
+        let call = || Call {
+            name: "release_jobs",
+            args: vec![
+                Arg::Uuid(self.process),
+                Arg::Uuid(holder),
+                Arg::BigInt(tokens.0),
+                Arg::BigInt(tokens.1),
+                Arg::Bool(is_attempt),
+            ],
+        };
+        let is_done = match self.give_back_by(call).await {
             Ok(has_more) => !has_more,
             Err(failure) => {
                 tracing::warn!(error = %failure.error, "the jobs of a transaction could not be given back; it is tried again");
@@ -257,11 +264,18 @@ impl Database {
         }
     }
 
-    async fn release_now(self: &Arc<Self>, call: Call<'_>) -> Linked<bool> {
-        let rows = self.control.call(call).await?;
-        let has_more = only(&rows)?.flag("has_more")?;
-        self.publish_local(&notices_in(&rows), rows.len()).await;
-        Ok(has_more)
+    /// Gives jobs back by a call that passes over locked ones; it is repeated for those. True if some are still locked.
+    async fn give_back_by<'c>(self: &Arc<Self>, call: impl Fn() -> Call<'c>) -> Linked<bool> {
+        let mut pauses = LOCK_PAUSES_MS.iter();
+        loop {
+            let rows = self.control.call(call()).await?;
+            let has_more = only(&rows)?.flag("has_more")?;
+            self.publish_local(&notices_in(&rows), rows.len()).await;
+            match pauses.next() {
+                Some(pause_ms) if has_more => tokio::time::sleep(Duration::from_millis(*pause_ms)).await,
+                _ => return Ok(has_more),
+            }
+        }
     }
 
     /// Gives back the jobs of this process that none of its transactions holds. The call of a claim may be lost while the
@@ -288,11 +302,19 @@ impl Database {
 
     /// Gives back leased jobs that no reader has seen.
     pub(in crate::store::database) async fn return_unseen_jobs(self: &Arc<Self>, jobs: &[TakenJob]) {
-        let ids = jobs.iter().map(|taken| Some(signed(taken.job.0))).collect();
-        let tokens = jobs.iter().map(|taken| Some(signed(taken.token))).collect();
-        let args = vec![rows("job_rows", vec![Column::BigInt(ids), Column::BigInt(tokens)])];
-        match self.control.call(Call { name: "return_jobs", args }).await {
-            Ok(rows) => self.publish_local(&notices_in(&rows), jobs.len()).await,
+        let call = || {
+            let ids = jobs.iter().map(|taken| Some(signed(taken.job.0))).collect();
+            let tokens = jobs.iter().map(|taken| Some(signed(taken.token))).collect();
+            let args = vec![rows("job_rows", vec![Column::BigInt(ids), Column::BigInt(tokens)])];
+            Call { name: "return_jobs", args }
+        };
+        match self.give_back_by(call).await {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::warn!(
+                    "jobs whose reader left are locked by another session, so they are not given back; their leases end"
+                );
+            }
             Err(failure) => {
                 tracing::warn!(error = %failure.error, "jobs whose reader left could not be given back; their leases end");
             }

@@ -1,0 +1,73 @@
+//! Jobs that are given back while another session has their rows locked.
+
+use super::*;
+use crate::protocol::work::{Hold, Take, TakeFrom, WorkVerb};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+fn take(hold: Hold) -> Verb {
+    Verb::Work(WorkVerb::Take(Box::new(Take {
+        queue: "w".into(),
+        count: 1,
+        job_type: None,
+        from: TakeFrom::Any,
+        hold,
+        taken_by: "me".into(),
+    })))
+}
+
+/// The row of a take.
+fn taken() -> crate::store::SqlRow {
+    row([
+        ("item", 0.into()),
+        ("job_id", 1.into()),
+        ("token", 1.into()),
+        ("queue", "w".into()),
+        ("job_type", "t".into()),
+        ("job_key", SqlValue::Null),
+        ("level", 5.into()),
+        ("attempt", 1.into()),
+        ("pushed_at", 0.into()),
+        ("pushed_by", "".into()),
+        ("lease_until", 1.into()),
+        ("last_error", SqlValue::Null),
+        ("body", SqlValue::Null),
+        ("notices", SqlValue::Null),
+    ])
+}
+
+/// A server that gives a job, and that finds it locked twice when it is given back.
+async fn stage_with_a_locked_job() -> (Arc<Stage>, Arc<DatabaseStore>) {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let found = AtomicUsize::new(0);
+    stage.play(move |name, _| match name {
+        "claim_jobs" | "take_jobs" => Some(Ok(vec![taken()])),
+        "release_jobs" | "return_jobs" => {
+            let is_locked = found.fetch_add(1, Relaxed) < 2;
+            Some(Ok(vec![row([("has_more", is_locked.into()), ("notices", SqlValue::Null)])]))
+        }
+        _ => None,
+    });
+    (stage, store)
+}
+
+#[tokio::test]
+async fn a_rollback_is_answered_when_its_jobs_can_be_taken_again() {
+    let _limit = crate::testing::limit();
+    let (stage, store) = stage_with_a_locked_job().await;
+    let mut tx = store.begin().await.unwrap();
+    let outcome = tx.execute(take(Hold::Transaction)).await.unwrap();
+    assert!(matches!(&outcome, Outcome::Jobs(jobs) if jobs.len() == 1), "{outcome:?}");
+    tx.rollback(None).await.unwrap();
+    assert_eq!(stage.asked(&["release_jobs"]).len(), 3, "it is asked again while rows are locked");
+}
+
+#[tokio::test]
+async fn leased_jobs_of_a_caller_that_has_left_are_returned_once_they_are_free() {
+    let _limit = crate::testing::limit();
+    let (stage, store) = stage_with_a_locked_job().await;
+    leaving::leave_during(&stage, store.submit(vec![take(Hold::Lease(None))]), "take_jobs").await;
+    stage.until_asked("return_jobs", 3).await;
+    store.close().await.unwrap();
+    assert_eq!(stage.asked(&["return_jobs"]).len(), 3);
+}
