@@ -239,7 +239,7 @@ impl Broker {
     /// # Errors
     /// 60022 the statement fails or is not a query.
     pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
-        self.store.query(statement(text, params)).await
+        self.store.query(statement(text, params).checked()?).await
     }
 
     /// Runs the user's own SQL at once, in a transaction of its own; returns the number of rows changed.
@@ -247,7 +247,7 @@ impl Broker {
     /// # Errors
     /// 60022 the statement fails.
     pub async fn sql(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<u64> {
-        self.store.run_sql(statement(text, params)).await
+        self.store.run_sql(statement(text, params).checked()?).await
     }
 
     /// The clock that rules timers, lifetimes and waits.

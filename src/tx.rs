@@ -397,6 +397,7 @@ impl Tx {
     /// As [`Tx::sql`]; 60022 also if the statement returns no rows by its nature, 60020 the transaction has ended.
     pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
         let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
+        let statement = statement.checked()?;
         let mut state = self.state.lock().await;
         let done = state
             .run(|mut session| async move {

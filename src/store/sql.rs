@@ -35,6 +35,25 @@ pub struct SqlStatement {
     pub expected_rows: Option<u64>,
 }
 
+impl SqlStatement {
+    /// Refuses a text with a NUL character: SQLite would run the part before it, and PostgreSQL's protocol cannot send it.
+    ///
+    /// # Errors
+    /// 60022
+    pub(crate) fn checked(self) -> Result<Self> {
+        if !self.text.contains('\0') {
+            return Ok(self);
+        }
+        let shown: String = self.text.trim().chars().take(80).collect();
+        Err(Error::new(
+            Code::USER_SQL_FAILED,
+            format!(
+                "the statement {shown:?} was not run: it holds a NUL character; remove it, or give it as a parameter"
+            ),
+        ))
+    }
+}
+
 /// The rows of a query.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SqlRows {

@@ -26,8 +26,8 @@ impl<'a> IntoFuture for Sql<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
+            let statement = self.statement.checked()?;
             let mut state = self.tx.state.lock().await;
-            let statement = self.statement;
             let done = state
                 .run(|mut session| async move {
                     let done = session.sql(statement).await;

@@ -194,3 +194,22 @@ case!(of_two_transactions_that_insert_one_key_the_second_is_refused, [280], asyn
     // The transaction that was refused has received nothing; the one that handled its error has.
     assert_eq!(t.receive("QT").await?.len(), usize::from(!t.store().is_server()));
 });
+
+case!(a_statement_that_holds_a_nul_is_refused_whole, [276], async |t| {
+    t.sql(STOCK).await?;
+    t.sql("insert into stock values ('a', 1), ('b', 2)").await?;
+    let delete = "delete from stock where pieces > 0\0 and sku = 'a'";
+    assert_eq!(code(t.sql(delete).await), 60022);
+    assert_eq!(code(t.query("select * from stock\0 where sku = 'a'").await), 60022);
+    let tx = t.begin().await?;
+    assert_eq!(code(tx.sql(delete).await), 60022);
+    assert_eq!(code(tx.query("select * from stock\0 where sku = 'a'").await), 60022);
+    assert_eq!(tx.sql("insert into stock values ('c', 3)").await?, 1);
+    assert_eq!(code(tx.sql(delete).await), 60022);
+    // As a parameter it is a value; PostgreSQL has no texts with one.
+    let text = t.store().sql("insert into stock values (?1, 4)");
+    let stored = tx.0.sql(text, ("d\0d",)).await;
+    assert!(stored.is_ok() || t.store().is_server() && code(stored) == 60022);
+    tx.commit().await?;
+    assert_eq!(t.query("select * from stock where pieces < 4").await?.len(), 3);
+});

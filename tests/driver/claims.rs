@@ -15,6 +15,8 @@ const SCRIPT: &str = "
 /// Sessions that have a transaction open.
 const OPEN: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'";
+const WAITING: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
 /// Claims.
 const CLAIMED: &str = "SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
     WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.granted AND l.classid::bigint >> 16 = 17514";
@@ -65,6 +67,19 @@ async fn open_at_age(database: &Database, age: Duration) -> Broker {
     Broker::open_with(database.url(), options).await.unwrap()
 }
 
+async fn connect(database: &Database) -> dialoq::postgres::tokio_postgres::Client {
+    use dialoq::postgres::tokio_postgres::{NoTls, connect};
+    let (client, connection) = connect(database.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// A broker with one connection for its callers.
+async fn open_with_one_connection(database: &Database, age: Duration) -> Broker {
+    let options = OpenOptions::default().careful_receives(0).note_after(age);
+    Broker::open_with(&format!("{}&pool_size=1&pool_wait_s=15", database.url()), options).await.unwrap()
+}
+
 fn on<F: Future<Output = Result<()>>>(store: Store, test: impl FnOnce(Scene) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -109,15 +124,13 @@ pub(crate) fn a_transaction_that_does_more_takes_the_lock_before_those_that_wait
         let (tx, target, _) = received(&scene.broker).await?;
         let other = scene.another().await;
         let waits = tokio::spawn(async move { other.send(target, "Word", "second").await });
-        let waiting =
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        scene.until(waiting, 1).await;
+        scene.until(WAITING, 1).await;
         tx.sql("CREATE TABLE noted (n int)", ()).await?;
         tx.send(target, "Word", "first").await?;
         tx.savepoint("s").await?;
         assert!(tx.receive("server").await?.is_none());
         tx.rollback_to("s").await?;
-        assert_eq!(scene.number(waiting), 1, "the other session still waits");
+        assert_eq!(scene.number(WAITING), 1, "the other session still waits");
         tx.commit().await?;
         waits.await.unwrap()?;
         let batch = scene.broker.receive("asker").await?.unwrap();
@@ -137,8 +150,9 @@ pub(crate) fn a_lost_session_ends_its_claims_and_loses_no_message(store: Store) 
         let (commits, ..) = received(&scene.broker).await?;
         let (does_more, ..) = received(&scene.broker).await?;
         let (rolls_back, ..) = received(&scene.broker).await?;
-        let session = CLAIMED.replace("count(*)", "DISTINCT l.pid");
-        scene.database.end_session(scene.number(&session));
+        // Each of two sessions may have made some of the claims.
+        let sessions = CLAIMED.replace("count(*)", "DISTINCT l.pid");
+        scene.database.sql(&format!("SELECT count(pg_terminate_backend(pid, 20000)) FROM ({sessions}) AS c"));
         assert_eq!(commits.commit().await.unwrap_err().code(), Code::SERVER_UNREACHABLE);
         assert_eq!(does_more.sql("CREATE TABLE noted (n int)", ()).await.unwrap_err().code(), Code::SERVER_UNREACHABLE);
         rolls_back.rollback().await?;
@@ -274,6 +288,86 @@ pub(crate) fn many_callers_of_two_processes_receive_each_message_once(store: Sto
         }
         assert!(seen.iter().all(|times| times.load(SeqCst) == 1), "each message was received once");
         assert_eq!((scene.number(UNREAD), scene.number(CLAIMED)), (0, 0));
+        Ok(())
+    });
+}
+
+pub(crate) fn a_claim_that_grows_old_takes_no_connection_from_its_own_caller(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        let broker = open_with_one_connection(&scene.database, Duration::ZERO).await;
+        let holder = broker.begin().await?;
+        holder.sql("CREATE TABLE noted (n int)", ()).await?;
+        let (tx, ..) = received(&broker).await?;
+        // The claim, old at once, waits for the connection; then its transaction waits for it too.
+        for _ in 0..20 {
+            assert_eq!(scene.number(CLAIMED), 1);
+            tokio::task::yield_now().await;
+        }
+        let (written, committed) = tokio::join!(biased; tx.sql("CREATE TABLE more (n int)", ()), holder.commit());
+        committed?;
+        written?;
+        tx.commit().await?;
+        assert_eq!((scene.number(UNREAD), scene.number(CLAIMED), scene.number(OPEN)), (0, 0, 0));
+        Ok(())
+    });
+}
+
+pub(crate) fn a_claim_goes_on_while_those_that_wait_for_it_hold_every_connection(store: Store) {
+    on(store, |scene| async move {
+        for rolls_back in [false, true] {
+            scene.conversation(&["a"]).await;
+            let broker = open_with_one_connection(&scene.database, Duration::from_secs(3600)).await;
+            let (tx, target, _) = received(&broker).await?;
+            let other = broker.begin().await?;
+            let waits = tokio::spawn(async move {
+                other.send(target, "Word", "b").await?;
+                other.commit().await
+            });
+            scene.until(WAITING, 1).await;
+            if rolls_back {
+                tx.rollback().await?;
+            } else {
+                tx.send(target, "Word", "a").await?;
+                tx.commit().await?;
+            }
+            waits.await.unwrap()?;
+            assert_eq!((scene.number(CLAIMED), scene.number(OPEN)), (0, 0));
+            broker.close().await?;
+        }
+        // The one that waited has the group before the rollback is counted, so the next tick counts it.
+        scene.until("SELECT count(*) FROM dialoq.queue_rollback", 1).await;
+        Ok(())
+    });
+}
+
+pub(crate) fn a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_way(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        let target =
+            "SELECT conversation_handle FROM dialoq.conversation_endpoint WHERE NOT is_initiator AND NOT is_system";
+        let target = scene.database.sql(target);
+        let database = &scene.database;
+        let (desk, taker, other) = (connect(database).await, connect(database).await, connect(database).await);
+        // The call of a process commits by itself; here its transaction stays open until the other session waits.
+        desk.batch_execute("BEGIN").await.unwrap();
+        let claim = "SELECT conversation_group_id::text, endpoint_id, queuing_order FROM dialoq.claim_batch('server', '{1}', '{}')";
+        let claimed = desk.query_one(claim, &[]).await.unwrap();
+        let (group, endpoint, order): (String, i64, i64) = (claimed.get(0), claimed.get(1), claimed.get(2));
+        let send = format!("SELECT dialoq.send('{target}', 'Word', 'b'::bytea)");
+        let waits = tokio::spawn(async move { other.batch_execute(&send).await });
+        scene.until(WAITING, 1).await;
+        desk.batch_execute("COMMIT").await.unwrap();
+        let take = format!("BEGIN; SELECT dialoq.take_claim('{group}', {endpoint}, {order}, {order}, 1)");
+        taker.batch_execute(&take).await.expect("the claim can be taken");
+        desk.batch_execute(&format!("SELECT dialoq.release_claims('{{{group}}}')")).await.unwrap();
+        let send = format!("SELECT dialoq.send('{target}', 'Word', 'a'::bytea); COMMIT");
+        taker.batch_execute(&format!("SELECT pg_advisory_xact_lock(dialoq.group_key('{group}'))")).await.unwrap();
+        taker.batch_execute(&send).await.unwrap();
+        waits.await.unwrap().unwrap();
+        let batch = scene.broker.receive("asker").await?.unwrap();
+        let texts: Vec<_> = batch.iter().map(|message| String::from_utf8_lossy(message.body()).into_owned()).collect();
+        assert_eq!(texts, ["a", "b"]);
         Ok(())
     });
 }

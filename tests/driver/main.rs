@@ -82,7 +82,10 @@ fn main() -> ExitCode {
             a_lost_session_ends_its_claims_and_loses_no_message an_old_claim_becomes_a_transaction_of_the_server
             the_rollback_of_a_claim_counts what_happens_to_the_queue_after_a_claim_does_not_change_its_commit
             a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive
-            many_callers_of_two_processes_receive_each_message_once;
+            many_callers_of_two_processes_receive_each_message_once
+            a_claim_that_grows_old_takes_no_connection_from_its_own_caller
+            a_claim_goes_on_while_those_that_wait_for_it_hold_every_connection
+            a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_way;
         Postgres plans: no_plan_depends_on_statistics a_long_outbox_is_delivered_in_proportion_to_its_length;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation

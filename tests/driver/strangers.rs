@@ -250,12 +250,22 @@ pub(crate) fn locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever(store: S
         let taken = format!("SELECT slot FROM dialoq.take_reader_slot({queue}, 1)");
         assert_eq!(database.sql(&taken), "4", "the only reader of the queue finds a place");
         // Every role may ask for this lock; the wait for it ends with the name of its holder.
-        let key = database.sql("SELECT dialoq.group_key(conversation_group_id) FROM dialoq.conversation_endpoint WHERE is_initiator AND NOT is_system");
-        stranger.query(&format!("SELECT pg_advisory_lock({key})"), &[]).await.unwrap();
-        let refused = broker.send(dialog, "//t/Word", "a").await.expect_err("the group is held");
-        assert_eq!(refused.code(), Code::STORE_OWNED, "{refused}");
-        assert!(refused.message().contains("may not use the broker"), "{refused}");
-        stranger.query("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
+        let group =
+            "SELECT conversation_group_id FROM dialoq.conversation_endpoint WHERE is_initiator AND NOT is_system";
+        for key in ["group_key", "claim_key"] {
+            let holder = broker.begin().await.unwrap();
+            if key == "claim_key" {
+                // A session that waits for the holder waits for this lock first.
+                holder.send(dialog, "//t/Word", "b").await.unwrap();
+            }
+            let key = database.sql(&format!("SELECT dialoq.{key}(({group}))"));
+            stranger.query(&format!("SELECT pg_advisory_lock({key})"), &[]).await.unwrap();
+            let refused = broker.send(dialog, "//t/Word", "a").await.expect_err("the group is held");
+            assert_eq!(refused.code(), Code::STORE_OWNED, "{refused}");
+            assert!(refused.message().contains("may not use the broker"), "{refused}");
+            stranger.query("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
+            holder.rollback().await.unwrap();
+        }
         broker.send(dialog, "//t/Word", "a").await.unwrap();
         broker.close().await.unwrap();
     });

@@ -35,6 +35,7 @@ CREATE OR REPLACE FUNCTION dialoq.lock_group(p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     v_timeout text;
+    v_key bigint;
 BEGIN
     IF dialoq.try_lock_group(p_group) IS NOT FALSE THEN
         RETURN;
@@ -53,24 +54,24 @@ BEGIN
             PERFORM set_config('lock_timeout', v_timeout, true);
             RETURN;
         EXCEPTION WHEN lock_not_available THEN
-            IF dialoq.is_held_by_stranger(dialoq.group_key(p_group)) THEN
-                PERFORM dialoq.fail(60010, format('the lock of conversation group %s is held by %s, whose role may not use '
-                    'the broker; end that session', p_group, dialoq.lock_holders(dialoq.group_key(p_group))));
-            END IF;
+            FOREACH v_key IN ARRAY ARRAY[dialoq.group_key(p_group), dialoq.claim_key(p_group)] LOOP
+                IF dialoq.is_held_by_stranger(v_key) THEN
+                    PERFORM dialoq.fail(60010, format('the lock of conversation group %s is held by %s, whose role may not use '
+                        'the broker; end that session', p_group, dialoq.lock_holders(v_key)));
+                END IF;
+            END LOOP;
         END;
     END LOOP;
 END $$;
 
 -- Waits for the lock of a group. A claim (claim.sql) holds it in shared mode, and its transaction may take the lock over: a
--- session that waited in the lock's own queue would come before it. So it waits for the claim's lock first.
+-- session that waited in the lock's own queue would come before it. So it waits for the claim's lock first, also if the group
+-- is not claimed now: claim_batch holds the group alone until its end, and its claims stay. The lock is kept, so that no claim is
+-- made before this session has the group.
 CREATE OR REPLACE FUNCTION dialoq.wait_for_group(p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF pg_try_advisory_lock_shared(dialoq.group_key(p_group)) THEN
-        PERFORM pg_advisory_unlock_shared(dialoq.group_key(p_group));
-        -- Kept, so that no other claim is made before this session has the group.
-        PERFORM pg_advisory_xact_lock(dialoq.claim_key(p_group));
-    END IF;
+    PERFORM pg_advisory_xact_lock(dialoq.claim_key(p_group));
     PERFORM pg_advisory_xact_lock(dialoq.group_key(p_group));
     IF current_setting('dialoq.session_locks', true) = '1' THEN
         PERFORM pg_advisory_lock(dialoq.group_key(p_group));

@@ -213,6 +213,12 @@ pub trait Driver: Send + Sync + 'static {
     /// A link outside the pool: for installation, and for work that holds locks of the session.
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
 
+    /// A link outside the pool for a transaction of the user's, with the limits of its role: those that hold the pool's links
+    /// may wait for that transaction.
+    fn beyond_pool(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
+        self.dedicated()
+    }
+
     /// Begins to listen to notifications. The listener fails when its connection is lost. A server without
     /// notifications returns `None`, and is polled.
     fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>>;

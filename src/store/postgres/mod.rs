@@ -119,6 +119,13 @@ impl Driver for PostgresDriver {
         })
     }
 
+    fn beyond_pool(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
+        Box::pin(async {
+            let session = self.connector.connect(|_| ()).await?;
+            Ok(Box::new(PgLink::own(self.connector.clone(), session)) as Box<dyn Link>)
+        })
+    }
+
     fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>> {
         Box::pin(async {
             let listener = PgListener::start(self.connector.clone()).await?;

@@ -83,6 +83,11 @@ fn defines(action: &AuthAction<'_>) -> bool {
 
 fn judge(context: &AuthContext<'_>) -> Authorization {
     use AuthAction as A;
+    // `CREATE TABLE temp.t` is no CreateTempTable. A trigger of that schema on a table of main does not show here; `reserved`
+    // finds it.
+    if defines(&context.action) && context.database_name == Some("temp") {
+        return Authorization::Deny;
+    }
     let verdict = match context.action {
         A::Transaction { .. } | A::Savepoint { .. } | A::Attach { .. } | A::Detach { .. } => true,
         // Pragmas that only list tables, columns and indexes are allowed. FTS5 itself reads data_version.
@@ -93,7 +98,7 @@ fn judge(context: &AuthContext<'_>) -> Authorization {
         | A::CreateTempIndex { .. }
         | A::CreateTempTrigger { .. }
         | A::CreateTempView { .. } => true,
-        A::CreateVtable { table_name, .. } => context.database_name == Some("temp") || is_ours(table_name),
+        A::CreateVtable { table_name, .. } => is_ours(table_name),
         // A virtual table of SQLite that writes the pages of the file.
         A::Insert { table_name: "sqlite_dbpage" }
         | A::Delete { table_name: "sqlite_dbpage" }

@@ -16,9 +16,10 @@ struct Object {
     name: String,
     table: String,
     text: Option<String>,
+    is_temporary: bool,
 }
 
-/// The objects with reserved names, as they stood at opening.
+/// The objects with reserved names and the temporary ones, as they stood at opening.
 #[derive(Debug, Default)]
 pub(super) struct Reserved(Vec<Object>);
 
@@ -26,7 +27,8 @@ impl Reserved {
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let mut statement = connection.prepare_cached(RESERVED_OBJECTS)?;
         let object = |row: &rusqlite::Row<'_>| {
-            Ok(Object { kind: row.get(0)?, name: row.get(1)?, table: row.get(2)?, text: row.get(3)? })
+            let (kind, name, table) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(Object { kind, name, table, text: row.get(3)?, is_temporary: row.get(4)? })
         };
         Ok(Self(statement.query_map([], object)?.collect::<rusqlite::Result<_>>()?))
     }
@@ -35,7 +37,13 @@ impl Reserved {
     pub(super) fn fault(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
         let now = Self::read(connection)?;
         if let Some(strange) = now.0.iter().find(|object| !self.0.contains(object)) {
-            let Object { kind, name, table, .. } = strange;
+            let Object { kind, name, table, is_temporary, .. } = strange;
+            if *is_temporary {
+                return Ok(Some(format!(
+                    "it makes {kind} '{name}' temporary, but the connection serves other callers too, for whom it would stand \
+                     before theirs; make it without 'temp'"
+                )));
+            }
             return Ok(Some(format!(
                 "it makes {kind} '{name}' on '{table}', but dialoq_*, sys_* and queue_messages are the broker's own names; \
                  use another name"

@@ -22,10 +22,11 @@ use crate::store::database::transactions::claims::{Claims, ClaimsMark};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
+pub(in crate::store::database) use first_receive::ConnectionsBeyondPool;
 use first_receive::FirstReceive;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -41,6 +42,8 @@ struct Session {
     link: Option<Box<dyn Link>>,
     /// What it has received, if it has done nothing else.
     claim: Option<FirstReceive>,
+    /// Held while its link is one beyond the pool.
+    beyond_pool: Option<OwnedSemaphorePermit>,
     has_ended: bool,
     /// Why it ended while no request was under way.
     lost_by: Option<Error>,
@@ -135,6 +138,7 @@ impl Session {
             place: Weak::new(),
             link: None,
             claim: None,
+            beyond_pool: None,
             has_ended: false,
             lost_by: None,
             is_busy: false,
@@ -270,6 +274,7 @@ impl Session {
     async fn after_rollback(&mut self) {
         let mut notices = std::mem::take(&mut self.rollback_notices);
         self.taken.clear();
+        self.beyond_pool = None;
         if let Some(attempt) = self.attempt.take() {
             match self.database.control.call(attempt.count(self.rollback_reason.as_deref())).await {
                 Ok(rows) => notices.extend(notices_in(&rows)),
@@ -573,7 +578,7 @@ impl Drop for Session {
         }
         let mut rest = Self::new(self.database.clone());
         (rest.link, rest.is_given_up) = (self.link.take(), self.is_busy);
-        rest.claim = self.claim.take();
+        (rest.claim, rest.beyond_pool) = (self.claim.take(), self.beyond_pool.take());
         rest.attempt = self.attempt.take();
         rest.claims = std::mem::take(&mut self.claims);
         rest.holds_locks = self.holds_locks;

@@ -4,11 +4,56 @@ use super::{Place, Session};
 use crate::error::Result;
 use crate::protocol::{Message, Outcome, ReceiveFrom, Verb};
 use crate::store::BoxFuture;
+use crate::store::database::Database;
 use crate::store::database::batching::claim_batches::{Claim, Claimed};
 use crate::store::database::link::{Link, Linked};
 use crate::store::database::transactions::attempts::Attempt;
 use crate::store::database::transactions::claim_ages::HoldsClaim;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How long a transaction with a claim waits for a connection of the pool before it takes one beyond the pool. Longer than usual
+/// statements take, so that a busy pool alone does not add a connection.
+const POOL_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Connections beyond the pool: one for transactions that do more than their claim, and one for rollbacks. The rollbacks
+/// of dropped transactions delay later requests, so they do not wait for a transaction of the user's.
+pub(in crate::store::database) struct ConnectionsBeyondPool {
+    work: Arc<Semaphore>,
+    rollback: Arc<Semaphore>,
+}
+
+impl Default for ConnectionsBeyondPool {
+    fn default() -> Self {
+        Self { work: Arc::new(Semaphore::new(1)), rollback: Arc::new(Semaphore::new(1)) }
+    }
+}
+
+impl Database {
+    /// A link for a transaction with a claim. Those that hold the links of the pool may wait for the claim, so after a while
+    /// the transaction takes a link beyond the pool, if `beyond` has one left.
+    async fn take_for_claim(&self, beyond: &Arc<Semaphore>) -> Linked<(Box<dyn Link>, Option<OwnedSemaphorePermit>)> {
+        let mut pooled = pin!(self.take());
+        let permit = async {
+            tokio::time::sleep(POOL_PATIENCE).await;
+            beyond.clone().acquire_owned().await
+        };
+        let permit = tokio::select! {
+            biased;
+            link = &mut pooled => return Ok((link?, None)),
+            permit = permit => permit,
+        };
+        match self.driver.beyond_pool().await {
+            Ok(link) => Ok((link, permit.ok())),
+            Err(error) => {
+                tracing::debug!(%error, "a transaction with a claim gets no connection beyond the pool");
+                Ok((pooled.await?, None))
+            }
+        }
+    }
+}
 
 /// A RECEIVE that was done by a claim.
 pub(super) struct FirstReceive {
@@ -60,11 +105,17 @@ impl Session {
 
     /// Takes the messages of a claim on a link of its own, so that the transaction can do more.
     pub(super) async fn become_ordinary(&mut self) -> Linked<()> {
+        let beyond = self.database.beyond_pool.work.clone();
+        self.become_ordinary_on(&beyond).await
+    }
+
+    async fn become_ordinary_on(&mut self, beyond: &Arc<Semaphore>) -> Linked<()> {
         if self.claim.is_none() {
             return Ok(());
         }
         // Without a connection the claim stays as it is.
-        let link = self.database.take().await?;
+        let (link, permit) = self.database.take_for_claim(beyond).await?;
+        self.beyond_pool = permit;
         self.take_over(link).await
     }
 
@@ -96,8 +147,9 @@ impl Session {
 
     /// Ends a claim without its commit. If its rollback counts, it becomes one of an ordinary transaction.
     pub(super) async fn give_up_claim(&mut self) {
+        let beyond = self.database.beyond_pool.rollback.clone();
         if self.claim.as_ref().is_some_and(|first| first.counts)
-            && let Err(failure) = self.become_ordinary().await
+            && let Err(failure) = self.become_ordinary_on(&beyond).await
         {
             tracing::warn!(error = %failure.error, "the rollback of a RECEIVE could not be counted");
         }
@@ -146,7 +198,8 @@ impl HoldsClaim for Place {
                     return;
                 }
             };
-            let mut place = self.0.lock().await;
+            // While a request runs, it takes the messages itself. It may wait for this very link, so the link is given up.
+            let Ok(mut place) = self.0.try_lock() else { return };
             let Some(session) = place.as_mut() else { return };
             match session.take_over(link).await {
                 Ok(()) => {
