@@ -2,6 +2,7 @@
 
 use super::deferred::DeferredKeys;
 use super::failure::storage;
+use super::known_schema::KnownSchema;
 use super::limit::Limits;
 use super::moment::Moments;
 use super::read::Reader;
@@ -145,6 +146,7 @@ pub(super) struct WriteSide {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
     pub(super) deferred_keys: DeferredKeys,
+    pub(super) schema: KnownSchema,
     /// Ends a statement of the user early.
     pub(super) limits: Limits,
     /// The time and the random numbers that a statement of the user sees.
@@ -175,7 +177,11 @@ impl WriteSide {
 
     /// Begins the transaction unless it has begun.
     pub(super) fn begin(&self) -> rusqlite::Result<()> {
-        if self.connection.is_autocommit() { self.run(BEGIN) } else { Ok(()) }
+        if self.connection.is_autocommit() {
+            self.run(BEGIN)?;
+            self.schema.begin(&self.connection);
+        }
+        Ok(())
     }
 
     /// Runs one of the statements that begin and end transactions and savepoints.

@@ -7,6 +7,7 @@ mod deferred;
 mod engine;
 mod failure;
 mod guard;
+mod known_schema;
 mod limit;
 mod load;
 mod moment;
@@ -48,6 +49,7 @@ use batch::{Batch, Sender, Slot, Slots, WriteSide};
 use deferred::DeferredKeys;
 use engine::Engine;
 use failure::{poisoned, storage};
+use known_schema::KnownSchema;
 use limit::{Caller, Ending, Limits};
 use moment::Moments;
 use owner::{Owner, Peer};
@@ -129,6 +131,7 @@ impl SqliteStore {
             connection,
             guard,
             deferred_keys,
+            schema: KnownSchema::default(),
             limits: sql_limits.clone(),
             moments,
             rehearsal: Cell::default(),

@@ -35,6 +35,9 @@ const WAL_PAGES: i32 = 4000;
 /// Pages held in memory, in KiB: enough for the edges of the tables, where writes happen.
 const CACHE_KIB: i32 = 8192;
 
+/// Statements that are kept prepared: the store's own, of which it has some 80, and the user's.
+const STATEMENTS: usize = 256;
+
 /// The path of a file, whatever folder a process is in.
 pub(super) fn absolute_path(path: &Path) -> PathBuf {
     std::path::absolute(path)
@@ -128,7 +131,7 @@ pub(super) fn write_connection(
     }
     .map_err(failed)?;
     connection.busy_timeout(BUSY).map_err(failed)?;
-    connection.set_prepared_statement_cache_capacity(64);
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     let is_new = identify(&connection, location)?;
     if connection.is_readonly("main").map_err(failed)? {
         return Err(storage(

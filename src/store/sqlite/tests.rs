@@ -11,6 +11,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 mod bounds;
+mod kept_statements;
 mod locks;
 mod refused_commits;
 mod reopening;

@@ -11,8 +11,9 @@ use crate::sql::sqlite::transaction::{RELEASE, RESET_LAST_ROW, ROLLBACK_TO, SAVE
 use crate::store::statement::first_word;
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-use rusqlite::{Connection, Statement, ToSql, params_from_iter};
+use rusqlite::{CachedStatement, Connection, Statement, ToSql, params_from_iter};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 impl ToSql for SqlValue {
@@ -27,6 +28,11 @@ impl ToSql for SqlValue {
         })
     }
 }
+
+/// Begins the text of a statement of the user in the cache of the connection that writes.
+const OF_THE_USER: &str = "/* of the user */ ";
+/// The longest statement that is kept prepared, in bytes: a list of values written out is not used again.
+const LONGEST_KEPT: usize = 4096;
 
 /// The user's SQL of one commit.
 pub(super) struct UserUnit<'a> {
@@ -66,9 +72,14 @@ impl UserUnit<'_> {
 /// Runs the statements of one commit, all or none. The outer error is the store's own failure.
 pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u64>> {
     let connection = &side.connection;
-    let is_rehearsed = match unit.work {
-        UserWork::Once(_) => false,
-        UserWork::Again(script) => side.take_rehearsal(script::lock(script).position()),
+    let facts = side.schema.look(connection).map_err(writing)?;
+    let (is_rehearsed, defines) = match unit.work {
+        UserWork::Once(statement) => (false, may_change_schema(statement)),
+        UserWork::Again(script) => {
+            let script = script::lock(script);
+            let defines = script.steps.iter().any(|step| may_change_schema(&step.statement));
+            (side.take_rehearsal(script.position()), defines)
+        }
     };
     let mut verdict = if is_rehearsed {
         Ok(0)
@@ -78,6 +89,7 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
         unit.run(side)?
     };
     if verdict.is_ok()
+        && (facts.has_virtual_tables || defines)
         && let Err(error) = write_virtual_tables(connection)
     {
         verdict = Err(unit.failed(&error).caused_by(error));
@@ -88,7 +100,10 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
     {
         verdict = Err(unit.failed(why));
     }
-    if verdict.is_ok() && side.deferred_keys.are_broken(connection).map_err(writing)? {
+    if verdict.is_ok()
+        && (facts.has_foreign_keys || defines)
+        && side.deferred_keys.are_broken(connection).map_err(writing)?
+    {
         verdict = Err(unit.failed("its transaction cannot be committed: a row breaks a deferred foreign key"));
     }
     match &verdict {
@@ -131,11 +146,16 @@ pub(super) fn rehearse(
         if !side.undo_rehearsal().map_err(writing)? {
             side.run(SAVEPOINT).map_err(writing)?;
         }
+        // Statements that are kept must be of the schema before the first one.
+        if !script.steps.is_empty() {
+            side.schema.look(connection).map_err(writing)?;
+        }
         if let Err(refusal) = replay(side, &script, Some(caller))? {
             undo(side, &refusal)?;
             return Ok(Err(refusal));
         }
     }
+    let facts = side.schema.look(connection).map_err(writing)?;
     let moment = Moment::now();
     side.moments.set(&moment);
     side.guard.take_defined();
@@ -148,6 +168,7 @@ pub(super) fn rehearse(
     let mut done = watched(side, &statement, keep, Some(caller));
     let mut may_repeat = !done.as_ref().is_err_and(is_of_the_run);
     if done.as_ref().is_ok_and(|done| done.has_written)
+        && (facts.has_virtual_tables || may_change_schema(&statement))
         && let Err(error) = write_virtual_tables(connection)
     {
         (done, may_repeat) = (Err(user(&statement.text, &error).caused_by(error)), false);
@@ -227,7 +248,16 @@ fn repeat(side: &WriteSide, step: &Step, caller: Option<&Caller>) -> Result<Resu
 /// Runs one statement of the user under guard and within its limits.
 fn watched(side: &WriteSide, statement: &SqlStatement, keep: Keep, caller: Option<&Caller>) -> Result<Done> {
     side.guard.watch.run(&side.limits, &statement.text, caller, || {
-        side.guard.guarded(|| run_one(&side.connection, statement, keep))
+        side.guard.guarded(|| {
+            let (connection, changes_schema) = (&side.connection, may_change_schema(statement));
+            let prepared =
+                if changes_schema { prepare(connection, statement) } else { prepare_kept(connection, statement) };
+            let done = prepared.and_then(|prepared| run_one(connection, prepared, statement, keep));
+            if changes_schema {
+                side.schema.forget(connection);
+            }
+            done
+        })
     })
 }
 
@@ -247,8 +277,7 @@ enum Keep {
 }
 
 /// Runs one statement.
-fn run_one(connection: &Connection, statement: &SqlStatement, keep: Keep) -> Result<Done> {
-    let mut prepared = prepare(connection, statement)?;
+fn run_one(connection: &Connection, mut prepared: Prepared<'_>, statement: &SqlStatement, keep: Keep) -> Result<Done> {
     if keep != Keep::Nothing && prepared.column_count() == 0 {
         return Err(user(&statement.text, "it is not a query: it returns no rows; run it as a statement"));
     }
@@ -344,17 +373,64 @@ pub(super) fn try_query(
 }
 
 fn read_only(connection: &Connection, statement: &SqlStatement) -> Result<Option<SqlRows>> {
-    if !prepare(connection, statement)?.readonly() {
+    let prepared = prepare(connection, statement)?;
+    if !prepared.readonly() {
         return Ok(None);
     }
-    Ok(Some(run_one(connection, statement, Keep::Rows)?.rows))
+    Ok(Some(run_one(connection, prepared, statement, Keep::Rows)?.rows))
 }
 
-fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<Statement<'c>> {
+/// A statement that is ready to run.
+enum Prepared<'c> {
+    Once(Statement<'c>),
+    /// It goes back into the connection's cache.
+    Kept(CachedStatement<'c>),
+}
+
+impl<'c> Deref for Prepared<'c> {
+    type Target = Statement<'c>;
+
+    fn deref(&self) -> &Statement<'c> {
+        match self {
+            Self::Once(statement) => statement,
+            Self::Kept(statement) => statement,
+        }
+    }
+}
+
+impl<'c> DerefMut for Prepared<'c> {
+    fn deref_mut(&mut self) -> &mut Statement<'c> {
+        match self {
+            Self::Once(statement) => statement,
+            Self::Kept(statement) => statement,
+        }
+    }
+}
+
+fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<Prepared<'c>> {
     if statement.text.trim().is_empty() {
         return Err(user(&statement.text, "it is empty"));
     }
     let prepared = connection.prepare(&statement.text).map_err(|error| refused(statement, error))?;
+    checked(Prepared::Once(prepared), statement)
+}
+
+/// As `prepare`, by the connection's cache.
+fn prepare_kept<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<Prepared<'c>> {
+    if statement.text.len() > LONGEST_KEPT || statement.text.trim().is_empty() {
+        return prepare(connection, statement);
+    }
+    // The guard judges a statement when it is prepared. The store's own statements are in the cache unjudged, so the user's
+    // have other keys than any of those.
+    let text = format!("{OF_THE_USER}{}", statement.text);
+    match connection.prepare_cached(&text) {
+        Ok(prepared) => checked(Prepared::Kept(prepared), statement),
+        // Its message shows the statement as it was written.
+        Err(_) => prepare(connection, statement),
+    }
+}
+
+fn checked<'c>(prepared: Prepared<'c>, statement: &SqlStatement) -> Result<Prepared<'c>> {
     let (wanted, given) = (prepared.parameter_count(), statement.params.len());
     if wanted != given {
         return Err(user(&statement.text, format!("it has {wanted} parameters and was given {given}")));
@@ -388,6 +464,11 @@ fn value(value: ValueRef<'_>) -> SqlValue {
         ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
         ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
     }
+}
+
+/// Whether the schema may be another one after the statement. ANALYZE makes tables of its own.
+fn may_change_schema(statement: &SqlStatement) -> bool {
+    is_definition(statement) || matches!(first_word(&statement.text).0.as_str(), "ANALYZE" | "REINDEX" | "VACUUM")
 }
 
 /// Whether the statement makes, changes or drops a table or the like.
