@@ -1,6 +1,7 @@
 //! Time as the broker keeps it: microseconds of UTC, handed in from outside.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 /// A moment in UTC, in microseconds since 1970-01-01.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+///
+/// In JSON and other texts it is written as it is printed, with milliseconds: `2026-01-01T00:00:00.000Z`. A text with
+/// more digits, and a number of microseconds, can be read too.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
@@ -35,6 +38,52 @@ impl fmt::Display for Timestamp {
             Ok(moment) => write!(f, "{moment:.3}"),
             Err(_) => write!(f, "{} us", self.0),
         }
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match serializer.is_human_readable() {
+            true => serializer.collect_str(self),
+            // Frames between processes keep the microseconds.
+            false => serializer.serialize_i64(self.0),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.is_human_readable() {
+            true => deserializer.deserialize_any(TextOrMicroseconds),
+            false => i64::deserialize(deserializer).map(Self),
+        }
+    }
+}
+
+struct TextOrMicroseconds;
+
+impl Visitor<'_> for TextOrMicroseconds {
+    type Value = Timestamp;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time such as 2026-01-01T00:00:00.000Z, or microseconds since 1970-01-01 UTC")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Timestamp, E> {
+        // A moment beyond the years of the calendar is printed as its number.
+        let beyond = || text.strip_suffix(" us").and_then(|number| number.parse().ok()).map(Timestamp);
+        match text.parse::<jiff::Timestamp>() {
+            Ok(moment) => Ok(Timestamp(moment.as_microsecond())),
+            Err(error) => beyond().ok_or_else(|| E::custom(error)),
+        }
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, us: i64) -> Result<Timestamp, E> {
+        Ok(Timestamp(us))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, us: u64) -> Result<Timestamp, E> {
+        i64::try_from(us).map(Timestamp).map_err(E::custom)
     }
 }
 
@@ -160,5 +209,31 @@ impl Clock {
                 let _ = moves.wait_for(|now| *now >= due.0).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timestamp;
+
+    #[test]
+    fn a_moment_is_a_text_in_json_and_a_number_in_frames() {
+        let moment = Timestamp(1_767_225_600_123_456);
+        let text = serde_json::to_string(&moment).unwrap();
+        assert_eq!(text, r#""2026-01-01T00:00:00.123Z""#);
+        assert_eq!(serde_json::from_str::<Timestamp>(&text).unwrap(), Timestamp(1_767_225_600_123_000));
+        for exact in [r#""2026-01-01T00:00:00.123456Z""#, "1767225600123456"] {
+            assert_eq!(serde_json::from_str::<Timestamp>(exact).unwrap(), moment, "{exact}");
+        }
+        for beyond in [Timestamp(i64::MAX), Timestamp(i64::MIN)] {
+            let text = serde_json::to_string(&beyond).unwrap();
+            assert_eq!(serde_json::from_str::<Timestamp>(&text).unwrap(), beyond, "{text}");
+        }
+        for wrong in ["\"yesterday\"", "1.5", "null", "18446744073709551615"] {
+            assert!(serde_json::from_str::<Timestamp>(wrong).is_err(), "{wrong}");
+        }
+        let frame = postcard::to_stdvec(&moment).unwrap();
+        assert_eq!(frame, postcard::to_stdvec(&moment.0).unwrap());
+        assert_eq!(postcard::from_bytes::<Timestamp>(&frame).unwrap(), moment);
     }
 }

@@ -3,7 +3,7 @@
 use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
-use super::output::{Output, printable, shortened, table};
+use super::output::{Output, fitting_with_text, printable, shortened, table};
 use super::peek::{Form, before, short_type, shown};
 use clap::{Args, Subcommand};
 use dialoq::catalog::Catalog;
@@ -143,18 +143,19 @@ impl List {
 
 /// The dead letters as a table.
 pub(super) fn listed(letters: &[DeadLetter]) -> String {
-    let mut shown_table = table(&["#id", "died", "queue", "#attempts", "message type", "body"]);
-    for letter in letters {
-        shown_table.add_row([
+    let row = |letter: &DeadLetter| {
+        vec![
             letter.dead_letter_id.to_string(),
             letter.died_at.to_string(),
             printable(&letter.queue).into_owned(),
             letter.attempts.to_string(),
             printable(short_type(&letter.message_type_name)).into_owned(),
             shortened(&printable(&shown(&letter.body, Form::Text)), 100),
-        ]);
-    }
-    shown_table.to_string()
+        ]
+    };
+    let headings = ["#id", "died", "queue", "#attempts", "message type", "body"];
+    // In a narrow terminal first the attempts go, then the time.
+    fitting_with_text(&headings, &[3, 1], letters.iter().map(row).collect()).to_string()
 }
 
 /// Show a dead letter with its whole body.
@@ -255,7 +256,7 @@ impl Redrive {
             };
         }
         let mut filter = self.filter.of(broker);
-        let number = preview(broker, &self.filter, &mut filter, "redrive", output).await?;
+        let number = preview(broker, &self.filter, &mut filter, "redrive", self.yes, output).await?;
         confirm(self.yes, &format!("redrive {}?", dead_letters(number)), output).await?;
         let done = broker.redrive_dead_letters(&filter).await?;
         if output.json {
@@ -309,7 +310,7 @@ impl Purge {
 
     async fn purge(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
         let mut filter = DeadLetterFilter { letter: self.letter, ..self.filter.of(broker) };
-        let number = preview(broker, &self.filter, &mut filter, "purge", output).await?;
+        let number = preview(broker, &self.filter, &mut filter, "purge", self.yes, output).await?;
         confirm(self.yes, &format!("remove {} for good?", dead_letters(number)), output).await?;
         let purged = broker.purge_dead_letters(&filter).await?;
         match output.json {
@@ -324,7 +325,7 @@ fn check_choice(letter: Option<DeadLetterId>, filter: &Filter, is_all: bool, ver
     if letter.is_some() || is_all || !filter.is_empty() {
         return Ok(());
     }
-    Err(Failure::input(format!(
+    Err(Failure::Usage(format!(
         "which dead letters? Give the number of one, a filter such as --queue, or --all to {verb} all"
     )))
 }
@@ -339,6 +340,7 @@ async fn preview(
     given: &Filter,
     filter: &mut DeadLetterFilter,
     verb: &str,
+    is_confirmed: bool,
     output: &Output,
 ) -> Result<u64, Failure> {
     let letters = broker.dead_letters(filter, MOST_DEAD_LETTERS, 0).await?;
@@ -349,6 +351,10 @@ async fn preview(
     filter.before = end_of_preview(letters.iter().map(|letter| letter.died_at));
     let open = letters.iter().filter(|letter| letter.is_conversation_open).count();
     if output.json {
+        // What was done is the one object of a confirmed change.
+        if is_confirmed {
+            return Ok(letters.len() as u64);
+        }
         output.json(&json!({ "would": verb, "dead_letters": letters.len(), "of_open_conversations": open }))?;
         return Ok(letters.len() as u64);
     }

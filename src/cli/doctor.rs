@@ -7,7 +7,7 @@ use clap::Args;
 use dialoq::status::PATIENCE;
 use std::time::Duration;
 
-/// Find the usual faults, with advice: queues that are off, groups set aside, conversations that are never ended, messages that
+/// Find the usual faults, with advice: queues that are off, quarantined groups, conversations that are never ended, messages that
 /// no caller receives or that cannot be delivered.
 ///
 /// Nothing is changed or locked; it also works while another process owns the file. Ends with exit code 3 if there is a

@@ -65,7 +65,7 @@ impl End {
                 }
                 false => "a filter chooses many conversations; give --all with it",
             };
-            return Err(Failure::input(why));
+            return Err(Failure::Usage(why.to_owned()));
         }
         let broker = globals.open().await?;
         let done = match self.handle {
@@ -90,7 +90,7 @@ impl End {
 
     async fn end_all(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
         let mut filter = self.filter.of(broker, None)?;
-        let number = preview(broker, &mut filter, "end", output).await?;
+        let number = preview(broker, &mut filter, "end", self.yes, output).await?;
         confirm(self.yes, &format!("end {number} conversations?"), output).await?;
         let changed = broker.end_conversations(&filter, self.form()).await?;
         match output.json {

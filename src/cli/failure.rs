@@ -15,6 +15,8 @@ use std::process::ExitCode;
 pub(super) enum Failure {
     /// Something was refused or failed.
     Refused(Error),
+    /// The command line was understood by itself, but not as a whole.
+    Usage(String),
     /// A script was refused; with the place shown in its text.
     Script { error: Error, excerpt: String },
     /// No message came in time.
@@ -50,6 +52,14 @@ impl Failure {
             Self::Refused(error) => {
                 self.print(output, &refusal(error, output.json, ""));
                 ExitCode::from(1)
+            }
+            Self::Usage(message) => {
+                let text = match output.json {
+                    true => command_line(message),
+                    false => format!("error: {}\n\nFor more information, try '--help'.", printable(message)),
+                };
+                self.print(output, &text);
+                ExitCode::from(2)
             }
             Self::Script { error, excerpt } => {
                 self.print(output, &refusal(error, output.json, excerpt));
@@ -93,6 +103,11 @@ pub(super) fn without_path(error: Error, program: &OsStr) -> Error {
     let hint =
         format!("{}; a name is looked up in PATH only: for the file in this folder say ./{name}", error.message());
     Error::new(error.code(), hint)
+}
+
+/// A command line that is not understood, as JSON.
+pub(super) fn command_line(message: &str) -> String {
+    json!({ "error": { "code": null, "kind": "CommandLine", "message": message, "is_retryable": false } }).to_string()
 }
 
 fn refusal(error: &Error, as_json: bool, excerpt: &str) -> String {

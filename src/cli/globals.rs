@@ -9,6 +9,7 @@ use dialoq::{Broker, Code, ConversationHandle, GroupId, OpenOptions};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Options of every command.
 #[derive(Args)]
@@ -100,6 +101,13 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
 /// Reads a conversation handle.
 pub(super) fn parse_handle(text: &str) -> Result<ConversationHandle, String> {
     jsonl::parse_handle(text).map_err(|error| error.message().to_owned())
+}
+
+/// Reads the id of a conversation, a side or a group.
+pub(super) fn parse_id(text: &str) -> Result<Uuid, String> {
+    let wrong = "an id is a UUID, such as 01890a5d-ac96-774b-bcce-b302099a8057; `dialoq status --conversations` lists them, and \
+                 `dialoq explain` takes names";
+    text.parse().map_err(|_| wrong.to_owned())
 }
 
 /// Reads the id of a conversation group.

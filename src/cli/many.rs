@@ -85,6 +85,7 @@ pub(super) async fn preview(
     broker: &Broker,
     filter: &mut ConversationFilter,
     verb: &str,
+    is_confirmed: bool,
     output: &Output,
 ) -> Result<usize, Failure> {
     let sides = broker.conversations(filter, MOST_CONVERSATIONS).await?;
@@ -93,6 +94,10 @@ pub(super) async fn preview(
     }
     filter.before = end_of_preview(sides.iter().map(|side| side.begun_at));
     if output.json {
+        // What was done is the one object of a confirmed change.
+        if is_confirmed {
+            return Ok(sides.len());
+        }
         output.json(&json!({ "would": verb, "conversations": sides.len(), "sides": sides.iter().take(LISTED).collect::<Vec<_>>() }))?;
         return Ok(sides.len());
     }

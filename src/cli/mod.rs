@@ -34,11 +34,10 @@ mod timer;
 mod work;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use failure::Failure;
+use failure::{Failure, command_line};
 use globals::Globals;
 pub(crate) use interrupt::Interrupt;
 use output::{Output, printable, without_passwords};
-use serde_json::json;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -70,11 +69,17 @@ Exit codes:
   0    done
   1    refused or failed; standard error says why
   2    the command line was not understood
-  3    receive, peek, purge, dead and others: there is none (in time); doctor: there is a finding
+  3    receive, peek, purge, dead and others: there is none (in time), standard output is empty;
+       doctor: there is a finding
   4    send: committed, but the broker has refused messages; the output says which and why
   5    send: committed, but messages wait for what looks like a mistake, such as a service that does not exist
   6    a change of many was previewed and not confirmed
   130  interrupted by ctrl-C: what was reported is done, nothing else is
+
+With --json:
+  A list is one object a line, and no line if it is empty. Other commands print one object.
+  A change of many prints its preview, or with --yes what was done. Times are UTC text with
+  milliseconds: 2026-01-01T00:00:00.000Z.
 
 Environment:
   DIALOQ_URL   the broker's database, as --db
@@ -178,8 +183,7 @@ fn refuse_command_line(error: &clap::Error) -> ExitCode {
     let is_json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
     if is_json && error.use_stderr() {
         let message = safe.trim_start_matches("error: ").trim_end();
-        let error = json!({ "code": null, "kind": "CommandLine", "message": message, "is_retryable": false });
-        Output::new(true).note(&json!({ "error": error }).to_string());
+        Output::new(true).note(&command_line(message));
         return ExitCode::from(2);
     }
     if safe == text {

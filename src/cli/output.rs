@@ -118,13 +118,65 @@ pub(super) fn is_coloured() -> bool {
 /// A table that breaks no word: in a narrow terminal it leaves columns out, the first of `spare` first. The columns have the
 /// places of their headings.
 pub(super) fn fitting(headings: &[&str], spare: &[usize], rows: &[Vec<Cell>]) -> Table {
+    fitting_at(width(), headings, spare, rows)
+}
+
+/// The same; in a terminal the texts of the last column have one line each, and end where the terminal does.
+pub(super) fn fitting_with_text(headings: &[&str], spare: &[usize], rows: Vec<Vec<String>>) -> Table {
+    fitting_with_text_at(width(), headings, spare, rows)
+}
+
+/// The least width of the last column before another one is left out for it.
+const LEAST_TEXT: usize = 12;
+
+fn fitting_with_text_at(width: Option<u16>, headings: &[&str], spare: &[usize], mut rows: Vec<Vec<String>>) -> Table {
+    let Some(room) = width else {
+        let rows: Vec<Vec<Cell>> = rows.into_iter().map(|row| row.into_iter().map(Cell::new).collect()).collect();
+        return fitting_at(None, headings, spare, &rows);
+    };
+    let last = headings.len() - 1;
+    let natural = |column: usize, rows: &[Vec<String>]| {
+        let widest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        widest.max(headings[column].trim_start_matches('#').chars().count())
+    };
+    for row in &mut rows {
+        row[last] = printable_name(&row[last]).into_owned();
+    }
+    let least = natural(last, &rows).min(LEAST_TEXT.max(headings[last].chars().count()));
+    let mut others: Vec<usize> = (0..last).collect();
+    let room_beside = |others: &[usize]| {
+        let taken: usize = others.iter().map(|column| natural(*column, &rows) + 3).sum();
+        usize::from(room).saturating_sub(taken + 4)
+    };
+    for left_out in spare {
+        if room_beside(&others) >= least {
+            break;
+        }
+        others.retain(|column| column != left_out);
+    }
+    let text_room = room_beside(&others).max(least);
+    for row in &mut rows {
+        if let Some((end, _)) = row[last].char_indices().nth(text_room) {
+            let end = row[last][..end].char_indices().next_back().map_or(0, |(before, _)| before);
+            row[last].truncate(end);
+            row[last].push('…');
+        }
+    }
+    let shown: Vec<usize> = others.into_iter().chain([last]).collect();
+    let headings: Vec<&str> = shown.iter().map(|column| headings[*column]).collect();
+    let rows: Vec<Vec<Cell>> =
+        rows.iter().map(|row| shown.iter().map(|column| Cell::new(&row[*column])).collect()).collect();
+    fitting_at(Some(room), &headings, &[], &rows)
+}
+
+fn fitting_at(width: Option<u16>, headings: &[&str], spare: &[usize], rows: &[Vec<Cell>]) -> Table {
     let width_of = |cell: &Cell| cell.content().lines().map(|line| line.chars().count()).max().unwrap_or(0);
     let natural = |column: usize| {
         let widest = rows.iter().filter_map(|row| row.get(column)).map(width_of).max().unwrap_or(0);
         widest.max(headings[column].trim_start_matches('#').chars().count()) + 3
     };
     let mut shown: Vec<usize> = (0..headings.len()).collect();
-    if let Some(room) = width() {
+    if let Some(room) = width {
         for left_out in spare {
             if shown.iter().map(|column| natural(*column)).sum::<usize>() < usize::from(room) {
                 break;
@@ -248,6 +300,31 @@ mod tests {
     fn long_texts_end_early_but_between_characters() {
         assert_eq!(shortened("🚚🚚🚚", 3), "🚚🚚🚚");
         assert_eq!(shortened("🚚🚚🚚🚚", 3), "🚚🚚🚚… (4 characters)");
+    }
+
+    #[test]
+    fn a_table_fits_its_terminal_and_breaks_no_word() {
+        let headings = ["#seq", "arrived", "state", "#bytes", "body"];
+        let row = |seq: &str, body: &str| {
+            [seq, "2026-01-01T00:00:00.000Z", "waits", "1234", body].map(str::to_owned).to_vec()
+        };
+        let long = "{\"sku\":\"A-1\",\"note\":\"long enough\"}";
+        let of = |width: u16, body: &str| {
+            let table = fitting_with_text_at(Some(width), &headings, &[3, 1], vec![row("0", body), row("1", "x\ny")]);
+            table.to_string()
+        };
+        for width in [40, 60, 66, 80, 120] {
+            let shown = of(width, long);
+            let widest = shown.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= usize::from(width), "{width}: {widest}\n{shown}");
+            assert_eq!(shown.lines().count(), 6, "one line a row at {width}:\n{shown}");
+            assert!(shown.contains("{\"sku\":\"A-1") && shown.contains("x\\ny"), "{shown}");
+        }
+        assert!(of(120, long).contains(long) && of(120, long).contains("bytes"), "{}", of(120, long));
+        assert!(of(66, long).contains('…') && !of(66, long).contains("bytes"), "{}", of(66, long));
+        assert!(of(60, long).contains("arrived") && !of(40, long).contains("arrived"), "{}", of(60, long));
+        let whole = fitting_with_text_at(None, &headings, &[3, 1], vec![row("0", &long.repeat(9))]).to_string();
+        assert!(whole.contains(&long.repeat(9)), "a file has no width: {whole}");
     }
 
     #[test]

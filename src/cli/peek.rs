@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
-use super::output::{Output, folded, printable, shortened, table};
+use super::output::{Output, fitting_with_text, folded, printable, shortened};
 use super::status::show::since_and_why;
 use clap::{Args, ValueEnum};
 use dialoq::internals::jsonl::{BodyText, to_base64};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Show the messages of a queue without receiving them.
 ///
-/// Also of a queue that is off, and of conversation groups that a session holds or that are set aside. Those that RECEIVE
+/// Also of a queue that is off, and of conversation groups that a session holds or that are quarantined. Those that RECEIVE
 /// gives first come first. Nothing is changed or locked; it also works while another process owns the file. Ends with
 /// exit code 3 if there is none.
 #[derive(Debug, Args)]
@@ -137,17 +137,19 @@ pub(super) fn messages_table(messages: &[PeekedMessage], form: Form) -> String {
     let mut text = String::new();
     for some in messages.chunk_by(|one, next| one.conversation_handle == next.conversation_handle) {
         let Some(first) = some.first() else { continue };
-        let mut shown_table = table(&["#seq", "arrived", "state", "message type", "#bytes", "body"]);
-        for message in some {
-            shown_table.add_row([
+        let row = |message: &PeekedMessage| {
+            vec![
                 message.message_sequence_number.to_string(),
                 message.message_enqueue_time.to_string(),
                 state(message.state).to_owned(),
                 printable(short_type(&message.message_type_name)).into_owned(),
                 message.body.length.to_string(),
                 shown_line(message, form),
-            ]);
-        }
+            ]
+        };
+        let headings = ["#seq", "arrived", "state", "message type", "#bytes", "body"];
+        // In a narrow terminal first the length goes, then the time.
+        let shown_table = fitting_with_text(&headings, &[4, 1], some.iter().map(row).collect());
         if !text.is_empty() {
             text.push('\n');
         }
@@ -165,7 +167,7 @@ pub(super) fn short_type(name: &str) -> &str {
 fn state(state: MessageState) -> &'static str {
     match state {
         MessageState::Waiting => "waits",
-        MessageState::Quarantined => "set aside",
+        MessageState::Quarantined => "quarantined",
         MessageState::Pausing => "pauses",
         MessageState::Received => "received, kept",
         MessageState::Sent => "sent, kept",

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Remove messages of a queue: receive and drop them.
 ///
 /// Conversations go on, and the other sides are not notified; only a conversation whose EndDialog or Error was removed is ended.
-/// A message behind one that the filter does not choose stays, as do messages that are set aside. At most 10000 at a time.
+/// A message behind one that the filter does not choose stays, as do messages that are quarantined. At most 10000 at a time.
 ///
 /// From a queue that is off nothing can be received: `dialoq resume` it first, or `dialoq end --all --queue QUEUE --cleanup`, which
 /// erases the conversations with their messages.
@@ -66,12 +66,15 @@ impl Purge {
         if messages.is_empty() {
             return Err(Failure::Nothing(match left {
                 0 => "there is no message to purge".to_owned(),
-                left => format!("there is no message to purge; {left} stand behind others, or are set aside"),
+                left => format!("there is no message to purge; {left} stand behind others, or are quarantined"),
             }));
         }
         filter.before = end_of_preview(messages.iter().map(|message| message.message_enqueue_time));
         if output.json {
-            output.json(&json!({ "would": "purge", "messages": messages.len(), "left": left }))?;
+            // What was done is the one object of a confirmed change.
+            if !self.yes {
+                output.json(&json!({ "would": "purge", "messages": messages.len(), "left": left }))?;
+            }
         } else {
             let mut types: BTreeMap<&str, (usize, _)> = BTreeMap::new();
             for message in &messages {
@@ -84,7 +87,7 @@ impl Purge {
             }
             output.text(&format!("would purge from queue '{}'\n{shown}", printable(&self.queue)))?;
             if left > 0 {
-                output.text(&format!("{left} more stay: they stand behind others, or are set aside"))?;
+                output.text(&format!("{left} more stay: they stand behind others, or are quarantined"))?;
             }
         }
         confirm(self.yes, &format!("remove {} messages for good?", messages.len()), output).await?;

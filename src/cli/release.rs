@@ -1,22 +1,23 @@
 //! `dialoq release`
 
 use super::failure::Failure;
-use super::globals::Globals;
+use super::globals::{Globals, parse_id};
 use super::output::Output;
 use clap::Args;
+use dialoq::status::Released;
 use serde_json::json;
 use uuid::Uuid;
 
-/// Put a conversation group back that poison handling has set aside.
+/// Release a conversation group from quarantine, or from the pause of a retry policy.
 ///
-/// `dialoq peek QUEUE` shows the messages that are set aside, with their conversations.
+/// `dialoq peek QUEUE` shows the messages that are quarantined or pause, with their conversations.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq release 01890a5d-ac96-774b-bcce-b302099a8057")]
 pub(super) struct Release {
     /// The group, or the handle of a conversation of it.
-    #[arg(value_name = "GROUP|CONVERSATION")]
+    #[arg(value_name = "GROUP|CONVERSATION", value_parser = parse_id)]
     id: Uuid,
 }
 
@@ -25,10 +26,11 @@ impl Release {
         let broker = globals.open().await?;
         let released = broker.release(self.id).await;
         broker.close().await?;
-        let group = released?;
-        match output.json {
-            true => output.json(&json!({ "released": group })),
-            false => output.text(&format!("released group {group}")),
+        let Released { group, was_quarantined, .. } = released?;
+        match (output.json, was_quarantined) {
+            (true, _) => output.json(&json!({ "group": group, "was_quarantined": was_quarantined })),
+            (false, true) => output.text(&format!("released group {group}")),
+            (false, false) => output.text(&format!("group {group} was not quarantined; nothing has changed")),
         }
     }
 }

@@ -36,7 +36,8 @@ pub(super) struct Reprioritise {
 impl Reprioritise {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         if self.conversation.is_none() == self.filter.is_empty() {
-            return Err(Failure::input("give the handle of one side, or a filter such as --service; not both"));
+            let text = "give the handle of one side, or a filter such as --service; not both";
+            return Err(Failure::Usage(text.to_owned()));
         }
         let broker = globals.open().await?;
         let done = self.change(&broker, output).await;
@@ -54,7 +55,7 @@ impl Reprioritise {
             };
         }
         let mut filter = self.filter.of(broker, None)?;
-        preview(broker, &mut filter, "reprioritise", output).await?;
+        preview(broker, &mut filter, "reprioritise", self.yes, output).await?;
         confirm(self.yes, &format!("give them level {level}?"), output).await?;
         let changed = broker.reprioritise_conversations(&filter, level).await?;
         match output.json {

@@ -2,7 +2,7 @@
 
 use super::dead::listed;
 use super::failure::Failure;
-use super::globals::Globals;
+use super::globals::{Globals, parse_id};
 use super::output::{Output, printable, shortened, table};
 use super::peek::{Form, messages_table, short_type, shown};
 use clap::Args;
@@ -19,6 +19,7 @@ Examples:
   dialoq show 01890a5d-ac96-774b-bcce-b302099a8057 --top 5 --json")]
 pub(super) struct Show {
     /// The handle of either side, or the conversation's id.
+    #[arg(value_parser = parse_id)]
     conversation: Uuid,
     /// At most so many messages of each kind.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_MESSAGES)))]
@@ -62,7 +63,7 @@ fn side_text(details: &ConversationSideDetails) -> String {
     );
     match side.retry_at {
         Some(at) => text.push_str(&format!(", pauses until {at}")),
-        None if side.is_quarantined => text.push_str(", set aside by poison handling"),
+        None if side.is_quarantined => text.push_str(", quarantined"),
         None => {}
     }
     if let Some(holder) = &details.held_by {

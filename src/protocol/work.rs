@@ -260,7 +260,7 @@ pub struct Job {
     pub key: Option<Arc<str>>,
     /// 1 (low) to 10 (high).
     pub level: u8,
-    /// 1 at the first taking.
+    /// The number of this attempt, 1 at the first taking. Of a job in a list `attempts` is how many there were.
     pub attempt: u16,
     /// When it was pushed.
     pub pushed_at: Timestamp,

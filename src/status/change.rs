@@ -32,6 +32,16 @@ pub struct Changed {
     pub held: u64,
 }
 
+/// What became of a release from quarantine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Released {
+    /// The conversation group.
+    pub group: GroupId,
+    /// Whether it was quarantined, or paused after a rollback; if not, nothing has changed.
+    pub was_quarantined: bool,
+}
+
 /// What became of a purge.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -94,28 +104,41 @@ impl Broker {
         Ok(changed)
     }
 
-    /// Puts back what poison handling has set aside: the group of that id, or the group of a conversation by its handle.
-    /// Returns the group.
+    /// Releases a conversation group from quarantine or from the pause of a retry policy: the group of that id, or the group
+    /// of a conversation by its handle.
     ///
     /// # Errors
     /// 8436 no such group or conversation.
-    pub async fn release(&self, id: uuid::Uuid) -> Result<GroupId> {
+    pub async fn release(&self, id: uuid::Uuid) -> Result<Released> {
         let filter = ConversationFilter { id: Some(id), ..ConversationFilter::default() };
         let sides = self.conversations(&filter, 2).await?;
         let is_own = |side: &&ConversationSide| side.conversation_handle.0 == id;
         let group = sides.iter().find(is_own).map_or(GroupId(id), |side| side.conversation_group_id);
+        let members = ConversationFilter { id: Some(group.0), ..ConversationFilter::default() };
+        let members = self.conversations(&members, MOST_CONVERSATIONS).await?;
+        let was_quarantined = members.iter().any(|side| side.is_quarantined);
         self.release_quarantine(group).await?;
-        Ok(group)
+        Ok(Released { group, was_quarantined })
     }
 
     /// The messages that [`Broker::purge`] removes now: those of the filter that no other message of their conversation stands
     /// before. At most [`MOST_MESSAGES`]; also the number of those that others stand before.
     ///
     /// # Errors
-    /// 60002 no such queue.
+    /// 60002 no such queue; 9617 the queue is off: nothing can be received from it.
     pub async fn purgeable(&self, queue: &str, filter: &MessageFilter) -> Result<(Vec<PeekedMessage>, u64)> {
         let catalog = self.catalog();
-        let name = catalog.queue(queue).ok_or_else(|| self.unknown(NameKind::Queue, queue))?.name.clone();
+        let found = catalog.queue(queue).ok_or_else(|| self.unknown(NameKind::Queue, queue))?;
+        if !found.is_receive_enabled {
+            return Err(Error::new(
+                Code::QUEUE_DISABLED,
+                format!(
+                    "queue '{queue}' is off, and a purge receives the messages; turn it on (`dialoq resume {queue}`), or end its \
+                     conversations WITH CLEANUP, which erases them with their messages"
+                ),
+            ));
+        }
+        let name = found.name.clone();
         let filter = MessageFilter { with_kept: false, ..filter.clone() };
         let chosen = self.messages(Some(&name), &filter, None, MOST_MESSAGES, 0).await?;
         let all_of = |handle| MessageFilter { conversation: Some(handle), ..MessageFilter::default() };
@@ -158,16 +181,6 @@ impl Broker {
     /// with [`Broker::end_conversations`].
     pub async fn purge(&self, queue: &str, filter: &MessageFilter) -> Result<Purged> {
         let (chosen, left) = self.purgeable(queue, filter).await?;
-        let catalog = self.catalog();
-        if catalog.queue(queue).is_some_and(|queue| !queue.is_receive_enabled) {
-            return Err(Error::new(
-                Code::QUEUE_DISABLED,
-                format!(
-                    "queue '{queue}' is off, and a purge receives the messages; turn it on, or end its conversations WITH CLEANUP, \
-                     which erases them with their messages"
-                ),
-            ));
-        }
         let mut purged = Purged { left, ..Purged::default() };
         let conversations: Vec<_> = by_conversation(chosen).into_iter().collect();
         for some in conversations.chunks(PURGED_AT_ONCE) {

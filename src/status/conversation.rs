@@ -2,7 +2,7 @@
 
 use super::dead_letters::{DeadLetter, DeadLetterFilter};
 use super::peek::{MessageFilter, MessageState, PeekedMessage, WaitingMessage};
-use super::{as_maybe_text, as_text, read};
+use super::read;
 use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
@@ -39,18 +39,14 @@ pub struct ConversationSide {
     /// Its level, 1 to 10.
     pub priority: u64,
     /// When it began here. Serializes as UTC text with milliseconds, as the other times do.
-    #[serde(serialize_with = "as_text")]
     pub begun_at: Timestamp,
     /// When its LIFETIME ends; `None` without one.
-    #[serde(serialize_with = "as_maybe_text")]
     pub lifetime: Option<Timestamp>,
     /// When its timer fires.
-    #[serde(serialize_with = "as_maybe_text")]
     pub dialog_timer: Option<Timestamp>,
-    /// Whether poison handling has set its group aside, for good or for a pause.
+    /// Whether its group is quarantined, for good or for a pause.
     pub is_quarantined: bool,
     /// When the pause of its group ends, as the RETRY of the queue says.
-    #[serde(serialize_with = "as_maybe_text")]
     pub retry_at: Option<Timestamp>,
 }
 
@@ -104,8 +100,9 @@ pub struct ConversationFilter {
     pub contract: Option<String>,
 }
 
-/// Without LIFETIME a conversation lives for 2147483647 seconds.
-const FOR_EVER_US: i64 = 2_147_483_647_000_000;
+/// Without LIFETIME a conversation lives for 2147483647 seconds from BEGIN DIALOG. The target's side begins with the first
+/// message that arrives, up to a year later for this purpose.
+const FOR_EVER_US: i64 = (2_147_483_647 - 366 * 86_400) * 1_000_000;
 
 impl Broker {
     /// Sides of conversations, the oldest first, at most `top`. No lock is taken.

@@ -1,7 +1,7 @@
 //! Dead letters: seen, redriven and purged, one by one or by a filter.
 
 use super::peek::PeekedBody;
-use super::{as_text, read};
+use super::read;
 use crate::act::Act;
 use crate::broker::Broker;
 use crate::error::{Code, Result};
@@ -65,10 +65,8 @@ pub struct DeadLetter {
     /// Its id.
     pub message_id: MessageId,
     /// When it arrived. Serializes as UTC text with milliseconds.
-    #[serde(serialize_with = "as_text")]
     pub message_enqueue_time: Timestamp,
     /// When it died.
-    #[serde(serialize_with = "as_text")]
     pub died_at: Timestamp,
     /// How often it was received.
     pub attempts: u64,

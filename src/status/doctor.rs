@@ -43,7 +43,7 @@ pub struct Finding {
     pub subject: String,
     /// How many conversations, messages or groups.
     pub amount: u64,
-    /// Since when, for the oldest of them; `None` if there are none. Serializes as microseconds since 1970-01-01 UTC.
+    /// Since when, for the oldest of them; `None` if there are none. Serializes as UTC text with milliseconds.
     pub since: Option<Timestamp>,
     /// The finding, as text.
     pub what: String,
@@ -109,14 +109,14 @@ impl Broker {
         let (by, advice) = match off.by {
             OffBy::Poison => (
                 "by poison handling, after five rollbacks in a row".to_owned(),
-                format!("find out why they happened, then ALTER QUEUE [{subject}] WITH STATUS = ON"),
+                format!("find out why they happened, then `dialoq resume {subject}`"),
             ),
             OffBy::Statement => (
                 match &off.reason {
                     Some(reason) => format!("by a statement, because: {reason}"),
                     None => "by a statement that gave no reason".to_owned(),
                 },
-                format!("when the reason is gone, ALTER QUEUE [{subject}] WITH STATUS = ON"),
+                format!("when the reason is gone, `dialoq resume {subject}`"),
             ),
         };
         finding.what = format!("{}; it is off{since} {by}", finding.what);
@@ -153,9 +153,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
         ),
         FindingKind::DisabledQueue => (
             format!("queue '{subject}' is disabled; {} for it wait, the oldest for {age}", many("message")),
-            format!(
-                "if five rollbacks disabled it, find out why they happened, then ALTER QUEUE [{subject}] WITH STATUS = ON"
-            ),
+            format!("if five rollbacks disabled it, find out why they happened, then `dialoq resume {subject}`"),
         ),
         FindingKind::WaitingMessages => (
             format!("{} wait in queue '{subject}', the oldest for {age}", many("message")),
@@ -183,9 +181,15 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
             ),
         ),
         FindingKind::Quarantined => (
-            format!("poison handling set {} of queue '{subject}' aside", many("conversation group")),
-            "find out why their messages cannot be handled, then release them from quarantine or END their conversations"
-                .to_owned(),
+            format!(
+                "{} of queue '{subject}' {} quarantined",
+                many("conversation group"),
+                if amount == 1 { "is" } else { "are" }
+            ),
+            format!(
+                "find out why their messages cannot be handled (`dialoq peek {subject}`), then `dialoq release` them or `dialoq \
+                 end` their conversations"
+            ),
         ),
     };
     Ok(Finding { kind, subject, amount, since, what, advice })

@@ -41,7 +41,7 @@ pub enum ReasonKind {
     BrokerDisabled,
     /// The queue is off.
     QueueOff,
-    /// Poison handling has set the group aside.
+    /// Poison handling has quarantined the group.
     Quarantined,
     /// The group pauses after a rollback, and comes back in time: RETRY.
     Pausing,
@@ -169,13 +169,11 @@ impl Broker {
         match Uuid::parse_str(subject) {
             Ok(id) => self.explain_id(id).await,
             Err(_) => {
-                let error = self.unknown(NameKind::Queue, subject);
                 let kinds = [NameKind::Queue, NameKind::WorkQueue, NameKind::Service];
                 let near = kinds.into_iter().find_map(|kind| self.did_you_mean(kind, subject));
-                Err(match near {
-                    Some(name) => Error::new(error.code(), format!("{}; did you mean '{name}'?", error.message())),
-                    None => error,
-                })
+                let hint = near.map_or_else(String::new, |name| format!("; did you mean '{name}'?"));
+                let text = format!("no queue, work queue or service is named '{subject}', and it is no id{hint}");
+                Err(Error::new(Code::OBJECT_NOT_FOUND, text))
             }
         }
     }
@@ -240,8 +238,8 @@ impl Broker {
         if quarantined > pausing {
             reasons.notes(
                 ReasonKind::Quarantined,
-                format!("poison handling has set {} aside", messages(quarantined - pausing)),
-                format!("look at them with `dialoq peek {name}`, and put a group back with `dialoq release GROUP`"),
+                format!("poison handling has quarantined {}", messages(quarantined - pausing)),
+                format!("look at them with `dialoq peek {name}`, and release a group with `dialoq release GROUP`"),
             );
         }
         if queue.dead_letters > 0 {
@@ -402,7 +400,14 @@ impl Broker {
             }
         }
         if let Some(timer) = side.dialog_timer {
-            reasons.notes(ReasonKind::Timer, format!("a timer of service '{at}' fires at {timer}"), "");
+            match timer <= status.at {
+                true => reasons.notes(
+                    ReasonKind::Timer,
+                    format!("a timer of service '{at}' is due since {timer} and has not fired"),
+                    "it fires while a process has the broker open, once no session holds its conversation group",
+                ),
+                false => reasons.notes(ReasonKind::Timer, format!("a timer of service '{at}' fires at {timer}"), ""),
+            }
         }
         if let Some(first) = self.undelivered(Some(handle), None, 1, 0).await?.first() {
             self.undelivered_reason(first, reasons);
@@ -582,7 +587,7 @@ impl Broker {
     }
 }
 
-/// Why the group of this side is set aside.
+/// Why the group of this side is quarantined.
 fn aside_reason(side: &ConversationSide, reasons: &mut Reasons) {
     match side.retry_at {
         Some(at) => reasons.blocks(
@@ -595,7 +600,7 @@ fn aside_reason(side: &ConversationSide, reasons: &mut Reasons) {
         ),
         None => reasons.blocks(
             ReasonKind::Quarantined,
-            "poison handling has set its conversation group aside",
+            "poison handling has quarantined its conversation group",
             format!("find out why its messages are rolled back, then `dialoq release {}`", side.conversation_group_id),
         ),
     }

@@ -30,7 +30,7 @@ mod read;
 
 pub use crate::catalog::OffBy;
 pub use crate::store::LockHolder;
-pub use change::{Changed, MOST_CONVERSATIONS, Purged};
+pub use change::{Changed, MOST_CONVERSATIONS, Purged, Released};
 pub use conversation::{Conversation, ConversationFilter, ConversationSide, ConversationSideDetails};
 pub use dead_letters::{DeadLetter, DeadLetterFilter, MOST_DEAD_LETTERS, Redriven};
 pub use delivery::{Delivery, DeliveryOutcome, SentOn};
@@ -47,7 +47,7 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::ConversationState;
 use crate::store::{SqlRow, SqlValue, StatusTexts};
 use crate::time::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::collections::HashMap;
 use uuid::Uuid;
 
@@ -56,7 +56,6 @@ use uuid::Uuid;
 #[non_exhaustive]
 pub struct Status {
     /// When it was read, by the broker's clock. Serializes as UTC text with milliseconds: `2026-01-01T00:00:00.000Z`.
-    #[serde(serialize_with = "as_text")]
     pub at: Timestamp,
     /// The GUID of this broker, by which routes and dialogs address it.
     pub service_broker_guid: Uuid,
@@ -128,7 +127,6 @@ pub struct MonitorStatus {
 #[non_exhaustive]
 pub struct QueueOff {
     /// Since when. Serializes as UTC text with milliseconds.
-    #[serde(serialize_with = "as_text")]
     pub since: Timestamp,
     /// What turned it off: a statement of a person or a program, or poison handling.
     pub by: OffBy,
@@ -148,7 +146,7 @@ pub struct LevelStatus {
     pub conversation_groups: u64,
     /// For how long the oldest message has waited, in milliseconds.
     pub oldest_waiting_ms: u64,
-    /// Whether poison handling has set these groups aside; quarantined groups count apart from the others.
+    /// Whether these groups are quarantined, or pause; such groups count apart from the others.
     pub is_quarantined: bool,
     /// If these groups pause under a retry policy, and are not quarantined for good: in how long the first of them gives
     /// messages again, in milliseconds.
@@ -325,15 +323,4 @@ fn waiting_ms(row: &SqlRow, at: Timestamp) -> Result<u64> {
 
 fn damaged(what: &str) -> Error {
     Error::new(Code::STORE_DAMAGED, format!("{what}; the database is damaged"))
-}
-
-fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(at)
-}
-
-fn as_maybe_text<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    match at {
-        Some(at) => serializer.collect_str(at),
-        None => serializer.serialize_none(),
-    }
 }

@@ -1,7 +1,7 @@
 //! Messages seen without receiving them.
 
 use super::names::NameKind;
-use super::{QueueOff, as_text, read};
+use super::{QueueOff, read};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
@@ -39,7 +39,7 @@ pub struct MessageFilter {
 pub enum MessageState {
     /// It waits for a RECEIVE.
     Waiting,
-    /// Poison handling has set its conversation group aside.
+    /// Its conversation group is quarantined.
     Quarantined,
     /// Its conversation group pauses after a rollback, as the RETRY of the queue says.
     Pausing,
@@ -126,7 +126,6 @@ pub struct PeekedMessage {
     /// Its id.
     pub message_id: MessageId,
     /// When it arrived. Serializes as UTC text with milliseconds.
-    #[serde(serialize_with = "as_text")]
     pub message_enqueue_time: Timestamp,
     /// Its body, as far as it was read.
     #[serde(flatten)]
@@ -167,7 +166,6 @@ pub struct WaitingMessage {
     /// Whether it is an Error.
     pub is_conversation_error: bool,
     /// Since when it waits. Serializes as UTC text with milliseconds.
-    #[serde(serialize_with = "as_text")]
     pub since: Timestamp,
     /// Why; empty behind an earlier message of its conversation.
     pub transmission_status: String,

@@ -1,7 +1,7 @@
 //! The session that holds the lock of a conversation group.
 
 use crate::time::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::fmt;
 
 /// The session that holds the lock of a conversation group, as far as the store shows it. A server shows a login the sessions
@@ -20,7 +20,6 @@ pub struct LockHolder {
     /// The login; in SQLite the user id.
     pub principal: Option<String>,
     /// Since when its transaction is open. Serializes as UTC text with milliseconds.
-    #[serde(serialize_with = "as_text")]
     pub since: Option<Timestamp>,
 }
 
@@ -46,12 +45,5 @@ impl fmt::Display for LockHolder {
             Some(since) => write!(f, ", in a transaction open since {since}"),
             None => Ok(()),
         }
-    }
-}
-
-fn as_text<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
-    match at {
-        Some(at) => serializer.collect_str(at),
-        None => serializer.serialize_none(),
     }
 }

@@ -57,7 +57,7 @@ pub struct JobFilter {
     pub taken_before: Option<Timestamp>,
 }
 
-/// A job that is not finished. Times serialize as microseconds since 1970-01-01 UTC.
+/// A job that is not finished. Times serialize as UTC text with milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct JobStatus {
@@ -95,7 +95,7 @@ pub struct JobStatus {
     pub progress: Option<String>,
 }
 
-/// A finished job. Times serialize as microseconds since 1970-01-01 UTC.
+/// A finished job. Times serialize as UTC text with milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FinishedJob {

@@ -8,7 +8,7 @@ use crate::store::SqlRow;
 use crate::time::Timestamp;
 use serde::Serialize;
 
-/// A work schedule with its times. Times serialize as microseconds since 1970-01-01 UTC.
+/// A work schedule with its times. Times serialize as UTC text with milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkScheduleStatus {

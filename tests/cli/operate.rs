@@ -150,7 +150,7 @@ fn a_queue_is_looked_at_without_receiving() {
 
 #[cfg(unix)]
 #[test]
-fn a_group_set_aside_is_released() {
+fn a_quarantined_group_is_released() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok_with(&["apply", "-"], b"ALTER QUEUE orders WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)");
@@ -168,8 +168,12 @@ fn a_group_set_aside_is_released() {
     let seen = &shop.json(&["--json", "peek", "orders"])[0];
     assert_eq!(seen["state"], "quarantined", "{seen}");
     let explained = shop.ok(&["explain", seen["message_id"].as_str().unwrap()]);
-    assert!(explained.contains("! poison handling has set its conversation group aside"), "{explained}");
-    shop.ok(&["release", seen["conversation_handle"].as_str().unwrap()]);
+    assert!(explained.contains("! poison handling has quarantined its conversation group"), "{explained}");
+    assert!(shop.ok(&["peek", "orders"]).contains("quarantined"));
+    let handle = seen["conversation_handle"].as_str().unwrap();
+    let first = &shop.json(&["--json", "release", handle])[0];
+    assert_eq!((&first["group"], &first["was_quarantined"]), (&seen["conversation_group_id"], &true.into()));
+    assert!(shop.ok(&["release", handle]).contains("was not quarantined; nothing has changed"));
     assert_eq!(shop.json(&["--json", "peek", "orders"])[0]["state"], "waiting");
 }
 
@@ -190,7 +194,8 @@ fn changes_of_many_are_previewed_and_confirmed() {
     shop.ok(&["send", "--conversation", &handle, "--type", "//shop/PlaceOrder", "goes on"]);
 
     shop.order(&["c"]);
-    assert!(shop.fails(1, &["end", "--all"]).contains("without a filter"));
+    assert!(shop.fails(2, &["end", "--all"]).contains("without a filter"));
+    assert_eq!(lines(&shop.fails(2, &["--json", "end", "--all"]))[0]["error"]["kind"], "CommandLine");
     assert!(
         shop.fails(1, &["end", "--all", "--service", "//shop/Chekout"]).contains("did you mean '//shop/Checkout'?")
     );
@@ -201,10 +206,22 @@ fn changes_of_many_are_previewed_and_confirmed() {
     let (code, out, _) = run(&shop, &[&["--json"], &ending[..]].concat());
     assert_eq!((code, &lines(&out)[0]["conversations"]), (Some(6), &2.into()));
     let found = shop.json(&[&["--json"], &ending[..], &["--yes"]].concat());
-    assert_eq!(found[1]["changed"], 2, "{found:?}");
+    assert_eq!((found.len(), &found[0]["changed"]), (1, &2.into()), "one object: {found:?}");
     shop.fails(3, &[&ending[..], &["--yes"]].concat());
     assert!(shop.ok(&["reprioritise", "2", "--queue", "orders", "--yes"]).contains("2 changed"));
-    shop.fails(1, &["reprioritise", "2"]);
+    shop.fails(2, &["reprioritise", "2"]);
+    shop.order(&["d"]);
+    shop.ok(&["pause", "orders"]);
+    for options in [&["purge", "orders"][..], &["purge", "orders", "--yes"]] {
+        let error = shop.fails(1, options);
+        assert!(
+            error.contains("9617") && error.contains("dialoq resume orders"),
+            "no preview of what cannot be: {error}"
+        );
+    }
+    shop.ok(&["resume", "orders"]);
+    let purged = shop.json(&["--json", "purge", "orders", "--yes"]);
+    assert_eq!((purged.len(), &purged[0]["messages"]), (1, &1.into()), "one object: {purged:?}");
 }
 
 #[test]
@@ -272,7 +289,7 @@ fn dead_letters_are_listed_shown_redriven_and_purged() {
     assert!(shop.ok(&["explain", "orders"]).contains("3 dead letters"));
     assert!(text(&shop.run_with(&["doctor"], b"").stdout).contains("queue 'orders' has 3 dead letters"));
 
-    assert!(shop.fails(1, &["dead", "redrive"]).contains("--all"));
+    assert!(shop.fails(2, &["dead", "redrive"]).contains("--all"));
     shop.fails(2, &["dead", "redrive", &ids[0], "--queue", "orders"]);
     assert_eq!(shop.ok(&["dead", "redrive", &ids[2]]).trim_end(), format!("redrove dead letter {}", ids[2]));
     assert!(shop.fails(1, &["dead", "redrive", &ids[2]]).contains("60048"));
@@ -292,6 +309,88 @@ fn dead_letters_are_listed_shown_redriven_and_purged() {
 
     let (code, out, _) = run(&shop, &["dead", "purge", &ids[0]]);
     assert_eq!(code, Some(6), "{out}");
-    assert_eq!(shop.json(&["--json", "dead", "purge", "--all", "--yes"])[1]["purged"], 1);
+    let purged = shop.json(&["--json", "dead", "purge", "--all", "--yes"]);
+    assert_eq!((purged.len(), &purged[0]["purged"]), (1, &1.into()), "one object: {purged:?}");
     assert!(shop.fails(3, &["dead", "purge", "--all", "--yes"]).contains("no dead letter"));
+}
+
+/// A list is one object a line, and an empty one is no line; times have one form.
+#[test]
+fn lists_as_json_have_one_object_a_line_and_times_one_form() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE emails");
+    for (list, code) in [
+        (&["peek", "orders"][..], 3),
+        (&["dead", "list"], 3),
+        (&["receive", "orders"], 3),
+        (&["work", "take", "emails"], 3),
+        (&["doctor"], 0),
+        (&["work", "list", "emails"], 0),
+        (&["work", "list", "--finished"], 0),
+        (&["work", "stats"], 0),
+        (&["work", "schedule", "list"], 0),
+    ] {
+        let (found, out, error) = run(&shop, &[&["--json"], list].concat());
+        assert_eq!((found, &*out, &*error), (Some(code), "", ""), "{list:?}");
+    }
+    let handle = shop.order(&["a"]);
+    shop.ok(&["timer", &handle, "2h"]);
+    shop.ok(&["work", "push", "emails", "a"]);
+    shop.ok(&["work", "push", "emails", "b"]);
+    let taken = shop.json(&["--json", "work", "take", "emails"]).remove(0);
+    shop.ok(&["work", "complete", &taken["job"].to_string(), &taken["token"].to_string()]);
+    shop.json(&["--json", "work", "take", "emails"]);
+    shop.ok(&["work", "schedule", "add", "nightly", "emails", "0 3 * * *"]);
+    shop.ok(&["pause", "checkout"]);
+    let doctor = lines(&run(&shop, &["--json", "doctor", "--after", "0s"]).1);
+    assert!(doctor.len() > 1, "{doctor:?}");
+    let mut seen: Vec<serde_json::Value> = [
+        &["--json", "status", "--conversations"][..],
+        &["--json", "peek", "orders"],
+        &["--json", "show", &handle],
+        &["--json", "work", "list", "emails"],
+        &["--json", "work", "list", "--finished"],
+        &["--json", "work", "show", "1"],
+        &["--json", "work", "schedule", "list"],
+        &["--json", "work", "schedule", "next", "nightly"],
+    ]
+    .iter()
+    .flat_map(|list| shop.json(list))
+    .collect();
+    seen.extend(doctor);
+    seen.push(taken);
+    let mut times = 0;
+    while let Some(value) = seen.pop() {
+        match value {
+            serde_json::Value::Array(values) => seen.extend(values),
+            serde_json::Value::Object(columns) => {
+                for (name, value) in columns {
+                    let is_time = name.ends_with("_at")
+                        || ["at", "since", "lifetime", "dialog_timer", "lease_until", "message_enqueue_time"]
+                            .contains(&&*name);
+                    if is_time && !value.is_null() {
+                        times += 1;
+                        let text = value.as_str().unwrap_or_default();
+                        assert!(text.len() == 24 && text.ends_with('Z') && text.contains('T'), "{name}: {value}");
+                    }
+                    seen.push(value);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(times >= 20, "{times}");
+}
+
+#[test]
+fn what_is_no_id_is_answered_in_words() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    for command in ["show", "release"] {
+        let error = shop.fails(2, &[command, "nonsense"]);
+        assert!(error.contains("an id is a UUID") && error.contains("dialoq status --conversations"), "{error}");
+    }
+    let error = shop.fails(1, &["explain", "nonsense"]);
+    assert!(error.contains("no queue, work queue or service is named 'nonsense'"), "{error}");
 }

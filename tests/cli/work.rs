@@ -35,6 +35,8 @@ fn a_program_that_fails_leaves_its_last_words_with_the_job() {
     running.interrupt();
     let (code, error) = running.end();
     assert_eq!(code, Some(130), "{error}");
+    let first = "waiting for jobs in work queue 'emails', 1 reader, started while there are jobs; ctrl-C ends\n";
+    assert!(error.starts_with(first), "{error}");
     assert!(error.contains("no such address") && error.contains("completed 0, failed 1, lost 0"), "{error}");
 }
 
@@ -45,8 +47,8 @@ fn one_job_is_called_one_job() {
     assert!(shop.fails(6, &["work", "cancel", "--job", "1"]).contains("nothing was changed; --yes does it"));
     shop.fails(6, &["--json", "work", "cancel", "emails"]);
     // Without a filter it would be all jobs of all work queues.
-    assert!(shop.fails(1, &["work", "cancel", "--yes"]).contains("--all"));
-    assert!(shop.fails(1, &["work", "redrive", "--yes"]).contains("--all"));
+    assert!(shop.fails(2, &["work", "cancel", "--yes"]).contains("--all"));
+    assert!(shop.fails(2, &["work", "redrive", "--yes"]).contains("--all"));
     shop.fails(2, &["work", "cancel", "--all", "emails"]);
     assert_eq!(shop.ok(&["work", "cancel", "--job", "1", "--yes"]).trim(), "cancelled 1 job");
 }
@@ -102,7 +104,7 @@ fn the_output_of_a_program_is_the_result_byte_by_byte() {
         let running = shop.start(&["work", "run", "emails", "--exec", "sh", "--", "-c", script]);
         let job = loop {
             let job = shop.json(&["--json", "work", "show", "1"]).remove(0);
-            if job["finished_at"].is_number() || job["state"] == "dead" {
+            if job["finished_at"].is_string() || job["state"] == "dead" {
                 break job;
             }
         };
@@ -119,7 +121,7 @@ fn a_redrive_of_another_state_and_a_misspelled_queue_are_refused() {
     let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
     let token = shop.json(&["--json", "work", "take", "emails"])[0]["token"].to_string();
     shop.ok(&["work", "fail", "1", &token, "no such address"]);
-    let refused = shop.fails(1, &["work", "redrive", "emails", "--state", "scheduled", "--yes"]);
+    let refused = shop.fails(2, &["work", "redrive", "emails", "--state", "scheduled", "--yes"]);
     assert!(refused.contains("only dead jobs"), "{refused}");
     assert_eq!(dead(&shop).len(), 1);
     for command in
@@ -130,4 +132,26 @@ fn a_redrive_of_another_state_and_a_misspelled_queue_are_refused() {
     }
     shop.ok(&["work", "redrive", "emails", "--state", "dead", "--yes"]);
     assert!(dead(&shop).is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_worker_says_what_it_waits_for() {
+    let _limit = crate::limit();
+    let shop = emails("WITH STATUS = OFF", 1);
+    let mut running = shop.start(&["--json", "work", "run", "emails", "--exec", "true", "--readers", "3"]);
+    let line = running.line();
+    let waiting: Value = serde_json::from_str(&line).unwrap();
+    let expected = serde_json::json!({ "event": "waiting", "queue": "emails", "readers": 3, "is_paused": true });
+    assert_eq!(waiting, expected);
+    running.interrupt();
+    drop(running.output.take());
+    assert_eq!(running.end().0, Some(130));
+    let mut running = shop.start(&["work", "run", "emails", "--exec", "true"]);
+    running.until_it_listens();
+    running.interrupt();
+    let (_, error) = running.end();
+    let paused = "work queue 'emails' is paused, so it hands out no job; `dialoq work resume emails` ends that\n";
+    assert!(error.contains("waiting for jobs in work queue 'emails', 1 reader; ctrl-C ends\n"), "{error}");
+    assert!(error.contains(paused), "{error}");
 }

@@ -405,3 +405,35 @@ case!(a_policy_is_part_of_the_definition, [273], async |t| {
     assert_eq!(numbers.map(|name| row.int(&format!("retry_{name}"))), [5, 1000, 200, 3_600_000, 20], "the defaults");
     assert_eq!(row.text("retry_then"), "QUARANTINE");
 });
+
+case!(the_attempts_at_a_group_outlive_the_conversation_that_failed, [271], async |t| {
+    t.define("ALTER QUEUE [QI] WITH RETRY (MAX_ATTEMPTS = 3, DELAY_MS = 0, THEN = QUARANTINE)").await?;
+    let fail = async || {
+        let tx = t.begin().await?;
+        let received = tx.receive("QI").await?;
+        tx.rollback().await?;
+        Ok::<_, dialoq::Error>(received.texts())
+    };
+    for is_committed in [false, true] {
+        let first = t.pair().await?;
+        t.send(first.target, "Text", "first").await?;
+        for _ in 0..2 {
+            assert_eq!(fail().await?, ["first"]);
+        }
+        let joined = t.begin_dialog(t.to_target().related_to(first.initiator)).await?.handle;
+        let group = group_of(&t, joined).await?;
+        t.end(first.initiator).await?;
+        t.answer(joined, "joined").await?;
+        if is_committed {
+            assert_eq!(t.receive("QI").await?.texts(), ["joined"], "the group begins anew");
+            t.answer(joined, "again").await?;
+        }
+        assert_eq!(fail().await?, [if is_committed { "again" } else { "joined" }]);
+        let left = t.receive("QI").await?;
+        assert_eq!(left.is_empty(), !is_committed, "the third rollback of the group quarantines it");
+        if !is_committed {
+            t.release_quarantine(group).await?;
+            assert_eq!(t.receive("QI").await?.texts(), ["joined"]);
+        }
+    }
+});

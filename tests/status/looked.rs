@@ -192,6 +192,9 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
         assert!(has(&door.explain(&silent.0.to_string()).await.unwrap(), ReasonKind::NothingSent));
         let unknown = door.explain("wrok").await.unwrap_err();
         assert!(unknown.message().contains("did you mean 'work'?"), "{unknown}");
+        let unknown = door.explain("nothing").await.unwrap_err();
+        let text = "no queue, work queue or service is named 'nothing', and it is no id";
+        assert_eq!((unknown.code().0, unknown.message()), (60002, text));
         assert_eq!(door.explain(&uuid::Uuid::nil().to_string()).await.unwrap_err().code().0, 8426);
     }
     broker.resume("work").await.unwrap();
@@ -214,7 +217,10 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
     assert_eq!(aside.reasons[0].kind, ReasonKind::Quarantined, "{aside:?}");
     let peek = broker.peek("work", &MessageFilter::default(), 1, 0).await.unwrap();
     assert_eq!(peek.messages[0].state, MessageState::Quarantined);
-    assert_eq!(broker.release(message.conversation_handle.0).await.unwrap(), message.conversation_group_id);
+    for (id, was_quarantined) in [(message.conversation_handle.0, true), (message.conversation_group_id.0, false)] {
+        let released = broker.release(id).await.unwrap();
+        assert_eq!((released.group, released.was_quarantined), (message.conversation_group_id, was_quarantined));
+    }
     assert!(!broker.explain(&message.message_id.0.to_string()).await.unwrap().is_blocked());
     assert_eq!(broker.release(uuid::Uuid::nil()).await.unwrap_err().code().0, 8436);
     broker.execute("ALTER QUEUE work WITH RETRY (DELAY_MS = 60000, JITTER_PERCENT = 0)").await.unwrap();
@@ -228,6 +234,37 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
     assert!(queue.reasons.iter().any(|reason| reason.kind == ReasonKind::Pausing), "{queue:?}");
     let peek = broker.peek("work", &MessageFilter::default(), 1, 0).await.unwrap();
     assert_eq!(peek.messages[0].state, MessageState::Pausing);
+    assert!(broker.release(message.conversation_handle.0).await.unwrap().was_quarantined, "from a pause");
+}
+
+pub(crate) async fn lifetimes_and_timers_are_shown_as_they_are(store: Store) {
+    let broker = broker(store).await;
+    broker.pause("work", None).await.unwrap();
+    let endless = broker.begin_dialog("client", "worker").await.unwrap();
+    broker.send(endless, "DEFAULT", "x").await.unwrap();
+    broker.timer(endless, HOUR).await.unwrap();
+    let limited = broker.begin_dialog("client", "worker").lifetime(10_000 * HOUR).await.unwrap();
+    broker.send(limited, "DEFAULT", "x").await.unwrap();
+    // The target's side begins later than the conversation.
+    broker.advance(HOUR / 2);
+    broker.resume("work").await.unwrap();
+    target_of(&broker, limited).await;
+    let lifetimes = |sides: Vec<dialoq::status::ConversationSideDetails>| {
+        sides.into_iter().map(|details| details.side.lifetime.map(|end| end.0 - START.0)).collect::<Vec<_>>()
+    };
+    let shown = broker.conversation(endless.0, 1, 1).await.unwrap();
+    assert_eq!(lifetimes(shown.sides), [None, None], "without LIFETIME neither side has an end");
+    let shown = broker.conversation(limited.0, 1, 1).await.unwrap();
+    assert_eq!(lifetimes(shown.sides), [Some(36_000_000_000_000); 2]);
+    let timer = async |door: &Broker| {
+        let found = door.explain(&endless.0.to_string()).await.unwrap();
+        found.reasons.into_iter().find(|reason| reason.kind == ReasonKind::Timer).unwrap().what
+    };
+    assert_eq!(timer(&broker).await, "a timer of service 'client' fires at 2026-01-01T01:00:00.000Z");
+    // By the clock of a broker that only reads it is past due.
+    let [.., reader] = doors(&broker).await;
+    let due = "a timer of service 'client' is due since 2026-01-01T01:00:00.000Z and has not fired";
+    assert_eq!(timer(&reader).await, due);
 }
 
 pub(crate) async fn a_purge_drops_messages_and_keeps_conversations(store: Store) {
@@ -267,6 +304,8 @@ pub(crate) async fn a_purge_drops_messages_and_keeps_conversations(store: Store)
     dialog(&broker).await;
     broker.pause("work", None).await.unwrap();
     assert_eq!(broker.purge("work", &MessageFilter::default()).await.unwrap_err().code().0, 9617);
+    let preview = broker.purgeable("work", &MessageFilter::default()).await.unwrap_err();
+    assert!(preview.code().0 == 9617 && preview.message().contains("dialoq resume work"), "{preview}");
     assert_eq!(broker.purge("wok", &MessageFilter::default()).await.unwrap_err().code().0, 60002);
     broker.resume("work").await.unwrap();
     // A purge is no rollback: the queue stays on.

@@ -17,7 +17,7 @@ BEGIN
     DECLARE @notices nvarchar(max), @text nvarchar(2048), @now datetime2(6), @guid uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @instance nvarchar(128), @lifetime datetime2(6), @group uniqueidentifier, @length int;
     DECLARE @related_id bigint, @state nvarchar(2), @other_id int, @other nvarchar(256), @is_locked bit, @due datetime2(6);
-    DECLARE @is_known bit;
+    DECLARE @is_known bit, @rollbacks int = 0;
     -- <transaction>
     SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @guid = b.service_broker_guid
     FROM dialoq.broker AS b WHERE b.singleton = 1;
@@ -131,13 +131,18 @@ BEGIN
     SET @conversation_id = COALESCE(@conversation_id, NEWID());
     SET @lifetime = DATEADD(second, CAST(@lifetime_seconds AS int), @now);
     SET @due = dialoq.next_due(N'SO', @lifetime, NULL, NULL, NULL, @now);
+    -- The count of rollbacks is that of the group.
+    IF @related_conversation IS NOT NULL OR @related_group IS NOT NULL
+        SELECT @rollbacks = COALESCE(MAX(o.rollbacks), 0)
+        FROM dialoq.conversation_endpoint AS o WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+        WHERE o.conversation_group_id = @group;
     INSERT INTO dialoq.conversation_endpoint (
         conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
         far_service, far_broker_instance, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known,
-        is_system, is_quarantined, begun_at, due_at
+        is_system, is_quarantined, begun_at, due_at, rollbacks
     ) VALUES (
         @conversation_handle, @conversation_id, @group, @service_id, @contract_id, 1, @to_service, @instance, N'SO',
-        dialoq.level_for(@contract_id, @service_id, @to_service), @lifetime, 0, 0, 0, 0, 0, @now, @due
+        dialoq.level_for(@contract_id, @service_id, @to_service), @lifetime, 0, 0, 0, 0, 0, @now, @due, @rollbacks
     );
     SET @notices = CONCAT(@notices, dialoq.due_notice(@due));
     -- </transaction>

@@ -104,8 +104,7 @@ impl<'a> Report<'a> {
         let text = match is_on {
             true => format!("queue '{}' is on again", self.queue),
             false => format!(
-                "queue '{0}' is OFF, so it hands out no message; `dialoq status` says more, and \
-                 ALTER QUEUE [{0}] WITH STATUS = ON turns it on",
+                "queue '{0}' is OFF, so it hands out no message; `dialoq explain {0}` says why, and `dialoq resume {0}` turns it on",
                 self.queue
             ),
         };

@@ -34,7 +34,7 @@ pub(super) struct Redrive {
 impl Redrive {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         if let Some(state) = self.filter.state.as_deref().filter(|state| *state != "dead") {
-            return Err(Failure::input(format!("--state {state}: only dead jobs can be redriven; leave --state out")));
+            return Err(Failure::Usage(format!("--state {state}: only dead jobs can be redriven; leave --state out")));
         }
         self.filter.check_choice(self.all, "redrive")?;
         let broker = globals.open().await?;

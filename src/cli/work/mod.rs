@@ -111,7 +111,7 @@ impl Filter {
         if is_all || is_filtered || job.is_some() || taken_for.is_some() {
             return Ok(());
         }
-        Err(Failure::input(format!(
+        Err(Failure::Usage(format!(
             "which jobs? Give a work queue, a filter such as --job, or --all to {verb} those of all work queues"
         )))
     }

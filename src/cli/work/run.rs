@@ -3,11 +3,13 @@
 use crate::cli::failure::{Failure, without_path};
 use crate::cli::globals::{Globals, parse_span};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::output::Output;
+use crate::cli::output::{Output, printable_name};
 use clap::Args;
+use dialoq::Broker;
 use dialoq::activation::Program;
 use dialoq::internals::run_program;
 use dialoq::work::{Context, WorkQueue};
+use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,8 +100,11 @@ impl Run {
             worker = worker.name(name.as_str());
         }
         let running = worker.start();
+        self.say_what_it_waits_for(&broker, output)?;
         interrupt.requested().await;
-        output.note("waiting for the programs that run; ctrl-C again kills them");
+        if !output.json {
+            output.note("waiting for the programs that run; ctrl-C again kills them");
+        }
         let stopping = running.stop();
         let done = tokio::select! {
             done = stopping => Some(done),
@@ -111,6 +116,31 @@ impl Run {
             |done| format!("completed {}, failed {}, lost {}", done.completed, done.failed, done.lost),
         );
         Err(Failure::Interrupted(format!("interrupted; {done}")))
+    }
+}
+
+impl Run {
+    fn say_what_it_waits_for(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+        let Self { queue, readers, .. } = self;
+        let is_paused = broker.catalog().work_queue(queue).is_some_and(|queue| !queue.settings.is_enabled);
+        if output.json {
+            let readers = json!({ "event": "waiting", "queue": queue, "readers": readers, "is_paused": is_paused });
+            return output.json(&readers);
+        }
+        let queue = printable_name(queue);
+        let up_to = match (readers, self.activated) {
+            (1, false) => "1 reader".to_owned(),
+            (readers, false) => format!("{readers} readers"),
+            (1, true) => "1 reader, started while there are jobs".to_owned(),
+            (readers, true) => format!("at most {readers} readers, started while there are jobs"),
+        };
+        output.note(&format!("waiting for jobs in work queue '{queue}', {up_to}; ctrl-C ends"));
+        if is_paused {
+            output.note(&format!(
+                "work queue '{queue}' is paused, so it hands out no job; `dialoq work resume {queue}` ends that"
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::globals::Globals;
-use crate::cli::output::{Output, printable, table};
+use crate::cli::output::{Output, fitting, printable};
 use clap::{Args, Subcommand};
+use comfy_table::Cell;
 use dialoq::internals::ErrorConstructors;
 use dialoq::protocol::definition::{Definition, Missed, WorkScheduleOptions};
 use dialoq::work::{WorkScheduleStatus, coming_times};
@@ -197,11 +198,10 @@ async fn list(globals: &Globals, output: &Output) -> Result<(), Failure> {
     if output.json {
         return schedules.iter().try_for_each(|schedule| output.json(schedule));
     }
-    let mut table = table(&["schedule", "work queue", "cron", "time zone", "next", "last", "missed"]);
-    for schedule in &schedules {
+    let row = |schedule: &WorkScheduleStatus| {
         let WorkScheduleStatus { name, queue, cron, time_zone, missed, next_at, last_at, .. } = schedule;
         let time = |at: Option<Timestamp>| at.map(|at| local(at, time_zone));
-        table.add_row([
+        let row = [
             printable(name).into_owned(),
             printable(queue).into_owned(),
             printable(cron).into_owned(),
@@ -209,9 +209,12 @@ async fn list(globals: &Globals, output: &Output) -> Result<(), Failure> {
             time(*next_at).unwrap_or_else(|| "paused".to_owned()),
             time(*last_at).unwrap_or_default(),
             missed.clone(),
-        ]);
-    }
-    output.text(&table.to_string())
+        ];
+        row.map(Cell::new).to_vec()
+    };
+    let headings = ["schedule", "work queue", "cron", "time zone", "next", "last", "missed"];
+    // In a narrow terminal first goes what happens to missed times, then the last time and the zone.
+    output.text(&fitting(&headings, &[6, 5, 3], &schedules.iter().map(row).collect::<Vec<_>>()).to_string())
 }
 
 async fn set_status(globals: &Globals, output: &Output, name: &str, is_on: bool) -> Result<(), Failure> {

@@ -3,17 +3,19 @@
 use super::{Filter, parse_job};
 use crate::cli::failure::Failure;
 use crate::cli::globals::Globals;
-use crate::cli::output::{Output, printable, shortened, span, table};
+use crate::cli::output::{Output, fitting, fitting_with_text, printable, shortened, span, table};
 use clap::{Args, ValueEnum};
+use comfy_table::Cell;
 use dialoq::internals::jsonl::{BodyText, to_base64};
-use dialoq::work::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy};
+use dialoq::work::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy, WorkQueueStatus};
 use dialoq::{Broker, JobId, Timestamp};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// List work queues, or their jobs.
 ///
-/// Without a filter, every work queue with the number of its jobs by state. With one, the jobs that are not finished, the
+/// Without a filter, every work queue with the number of its jobs by state; a narrow terminal leaves columns out, --json has
+/// all. With one, the jobs that are not finished, the
 /// first pushed first; with --finished, those that are. Reads only, so that it works while another process runs the
 /// broker. A job is lost when its lease is over and its reader has reported nothing.
 #[derive(Debug, Args)]
@@ -49,10 +51,9 @@ impl List {
         if output.json {
             return jobs.iter().try_for_each(|job| output.json(job));
         }
-        let mut table =
-            table(&["#job", "queue", "type", "state", "#attempts", "#age", "taken by", "progress or last error"]);
-        for job in &jobs {
-            table.add_row([
+        let headings = ["#job", "queue", "type", "state", "#attempts", "#age", "taken by", "progress or last error"];
+        let row = |job: &JobStatus| {
+            vec![
                 job.job.to_string(),
                 printable(&job.queue).into_owned(),
                 printable(&job.job_type).into_owned(),
@@ -61,9 +62,10 @@ impl List {
                 span(now.since(job.pushed_at)),
                 printable(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
                 note(job),
-            ]);
-        }
-        output.text(&table.to_string())
+            ]
+        };
+        // In a narrow terminal first the reader goes, then the type, the attempts and the queue.
+        output.text(&fitting_with_text(&headings, &[6, 2, 4, 1], jobs.iter().map(row).collect()).to_string())
     }
 }
 
@@ -79,10 +81,9 @@ async fn queues(output: &Output, broker: &Broker) -> Result<(), Failure> {
         return queues.iter().try_for_each(|queue| output.json(queue));
     }
     let headings = ["work queue", "order", "#scheduled", "#ready", "#oldest", "#taken", "#lost", "#dead", "#finished"];
-    let mut table = table(&headings);
-    for queue in &queues {
+    let row = |queue: &WorkQueueStatus| {
         let paused = if queue.is_enabled { "" } else { " (paused)" };
-        table.add_row([
+        let row = [
             format!("{}{paused}", printable(&queue.name)),
             queue.order.clone(),
             queue.scheduled.to_string(),
@@ -92,23 +93,23 @@ async fn queues(output: &Output, broker: &Broker) -> Result<(), Failure> {
             queue.lost.to_string(),
             queue.dead.to_string(),
             queue.finished.to_string(),
-        ]);
-    }
-    output.text(&table.to_string())
+        ];
+        row.map(Cell::new).to_vec()
+    };
+    // In a narrow terminal first the order goes, then the finished jobs, the age, and those that are scheduled.
+    output.text(&fitting(&headings, &[1, 8, 4, 2], &queues.iter().map(row).collect::<Vec<_>>()).to_string())
 }
 
 fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
     if output.json {
         return jobs.iter().try_for_each(|job| output.json(&with_result(job)));
     }
-    let mut table =
-        table(&["#job", "queue", "type", "finished as", "#attempts", "#to take", "#to complete", "taken by"]);
-    for job in jobs {
+    let row = |job: &FinishedJob| {
         let between = |from: Option<Timestamp>, to: Option<Timestamp>| match (from, to) {
             (Some(from), Some(to)) => exact(to.since(from)),
             _ => String::new(),
         };
-        table.add_row([
+        let row = [
             job.job.to_string(),
             printable(&job.queue).into_owned(),
             printable(&job.job_type).into_owned(),
@@ -117,9 +118,12 @@ fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
             between(Some(job.pushed_at), job.taken_at),
             between(job.taken_at, Some(job.finished_at)),
             printable(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
-        ]);
-    }
-    output.text(&table.to_string())
+        ];
+        row.map(Cell::new).to_vec()
+    };
+    let headings = ["#job", "queue", "type", "finished as", "#attempts", "#to take", "#to complete", "taken by"];
+    // In a narrow terminal first the reader goes, then the attempts, the type and the queue.
+    output.text(&fitting(&headings, &[7, 4, 2, 1], &jobs.iter().map(row).collect::<Vec<_>>()).to_string())
 }
 
 /// The job with its result, as text or as base64.
@@ -168,10 +172,8 @@ impl Show {
         }
         let mut table = table(&["column", "value"]);
         for (name, value) in value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
-            let is_time = name.ends_with("_at");
             let text = match value {
                 Value::String(text) => printable(text).into_owned(),
-                Value::Number(us) if is_time => Timestamp(us.as_i64().unwrap_or(0)).to_string(),
                 other => other.to_string(),
             };
             table.add_row([name.clone(), shortened(&text, 1_000)]);
@@ -215,7 +217,8 @@ impl Stats {
         if output.json {
             return statistics.iter().try_for_each(|row| output.json(row));
         }
-        let mut table = table(&["work queue", heading, "#jobs", "", "#average", "#p50", "#p95", "#p99"]);
+        let headings = ["work queue", heading, "#jobs", "", "#average", "#p50", "#p95", "#p99"];
+        let mut rows = Vec::new();
         for row in &statistics {
             let name = if row.name.is_empty() { "all" } else { &row.name };
             for (what, spread) in [("to take", row.to_take), ("to complete", row.to_complete)] {
@@ -227,10 +230,11 @@ impl Stats {
                     what.to_owned(),
                 ];
                 cells.extend([average_us, p50_us, p95_us, p99_us].map(|us| exact(Duration::from_micros(us))));
-                table.add_row(cells);
+                rows.push(cells.into_iter().map(Cell::new).collect());
             }
         }
-        output.text(&table.to_string())
+        // In a narrow terminal first the average goes, then p95 and the number of jobs.
+        output.text(&fitting(&headings, &[4, 6, 2], &rows).to_string())
     }
 }
 

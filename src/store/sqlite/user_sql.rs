@@ -9,6 +9,7 @@ use super::script::{self, Done, Form, Reported, Script, SharedScript, Step};
 use crate::error::{Code, Error, Result};
 use crate::sql::sqlite::transaction::{RELEASE, RESET_LAST_ROW, ROLLBACK_TO, SAVEPOINT};
 use crate::store::statement::first_word;
+use crate::store::url::LARGEST_BODY_BYTES;
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{CachedStatement, Connection, Statement, ToSql, params_from_iter};
@@ -276,8 +277,22 @@ enum Keep {
     Rows,
 }
 
+/// The most that the rows of one query take, as many bytes as a frame between two processes: a query without a LIMIT
+/// must not take the memory of all processes of the file with it.
+const MOST_ROWS_BYTES: usize = LARGEST_BODY_BYTES + (1 << 20);
+
 /// Runs one statement.
-fn run_one(connection: &Connection, mut prepared: Prepared<'_>, statement: &SqlStatement, keep: Keep) -> Result<Done> {
+fn run_one(connection: &Connection, prepared: Prepared<'_>, statement: &SqlStatement, keep: Keep) -> Result<Done> {
+    run_one_within(connection, prepared, statement, keep, MOST_ROWS_BYTES)
+}
+
+fn run_one_within(
+    connection: &Connection,
+    mut prepared: Prepared<'_>,
+    statement: &SqlStatement,
+    keep: Keep,
+    most_bytes: usize,
+) -> Result<Done> {
     if keep != Keep::Nothing && prepared.column_count() == 0 {
         return Err(user(&statement.text, "it is not a query: it returns no rows; run it as a statement"));
     }
@@ -288,7 +303,7 @@ fn run_one(connection: &Connection, mut prepared: Prepared<'_>, statement: &SqlS
     };
     let before = connection.total_changes();
     let mut digest = DefaultHasher::new();
-    let mut found = Vec::new();
+    let (mut found, mut bytes) = (Vec::new(), 0);
     let mut run = || -> rusqlite::Result<()> {
         let width = prepared.column_count();
         let mut rows = prepared.query(params_from_iter(&statement.params))?;
@@ -300,12 +315,20 @@ fn run_one(connection: &Connection, mut prepared: Prepared<'_>, statement: &SqlS
                 hash(row.get_ref(place)?, &mut digest);
             }
             if keep == Keep::Rows {
+                bytes += bytes_of(row, width)?;
+                if bytes > most_bytes {
+                    break;
+                }
                 found.push(sql_row(row, &columns)?);
             }
         }
         Ok(())
     };
     run().map_err(|error| refused(statement, error))?;
+    if bytes > most_bytes {
+        let why = format!("its rows take more than {most_bytes} bytes; ask for fewer at a time, as with LIMIT");
+        return Err(user(&statement.text, why));
+    }
     // Definitions and queries do not reset the count of the statement before. A definition of a virtual table writes rows
     // of its shadow tables, and how many differs from run to run.
     let is_same = connection.total_changes() == before;
@@ -320,6 +343,18 @@ fn run_one(connection: &Connection, mut prepared: Prepared<'_>, statement: &SqlS
             Ok(Done { changed, rows, digest: digest.finish(), has_written })
         }
     }
+}
+
+/// About as many bytes as the row takes in memory.
+fn bytes_of(row: &rusqlite::Row<'_>, width: usize) -> rusqlite::Result<usize> {
+    let values = (0..width).map(|place| {
+        let beyond = match row.get_ref(place)? {
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes.len(),
+            _ => 0,
+        };
+        Ok(beyond + size_of::<SqlValue>())
+    });
+    values.sum()
 }
 
 fn sql_row(row: &rusqlite::Row<'_>, columns: &Arc<[String]>) -> rusqlite::Result<SqlRow> {
@@ -474,4 +509,31 @@ fn may_change_schema(statement: &SqlStatement) -> bool {
 /// Whether the statement makes, changes or drops a table or the like.
 fn is_definition(statement: &SqlStatement) -> bool {
     matches!(first_word(&statement.text).0.as_str(), "CREATE" | "ALTER" | "DROP")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_of_a_query_are_bounded() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute("CREATE TABLE t (n integer)", []).unwrap();
+        let run = |text: &str, most_bytes| {
+            let statement = SqlStatement { text: text.to_owned(), params: Vec::new(), expected_rows: None };
+            let prepared = prepare(&connection, &statement).unwrap();
+            run_one_within(&connection, prepared, &statement, Keep::Rows, most_bytes).map(|done| done.rows.rows.len())
+        };
+        let values = "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 100) \
+                      SELECT n, zeroblob(1000) AS b FROM r";
+        assert_eq!(run(values, 200_000).unwrap(), 100);
+        let refused = run(values, 50_000).unwrap_err();
+        assert!(refused.code() == Code::USER_SQL_FAILED && refused.message().contains("LIMIT"), "{refused}");
+        // One without an end does not fill the memory first.
+        assert!(run(&values.replace("n < 100", "true"), 50_000).is_err());
+        assert_eq!(run(&format!("{values} LIMIT 10"), 50_000).unwrap(), 10);
+        let written = "INSERT INTO t SELECT value FROM json_each('[1,2,3]') RETURNING n";
+        assert!(run(written, 50).is_err());
+        assert_eq!(run(written, 500).unwrap(), 3);
+    }
 }
