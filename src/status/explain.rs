@@ -263,9 +263,10 @@ impl Broker {
             reasons.notes(
                 ReasonKind::Undelivered,
                 format!(
-                    "{} to service '{}' wait to be delivered: {}",
+                    "{} to service '{}' {} to be delivered: {}",
                     messages(undelivered.messages),
                     undelivered.to_service_name,
+                    if undelivered.messages == 1 { "waits" } else { "wait" },
                     undelivered.transmission_status
                 ),
                 "",

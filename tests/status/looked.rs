@@ -261,7 +261,10 @@ pub(crate) async fn lifetimes_and_timers_are_shown_as_they_are(store: Store) {
         found.reasons.into_iter().find(|reason| reason.kind == ReasonKind::Timer).unwrap().what
     };
     assert_eq!(timer(&broker).await, "a timer of service 'client' fires at 2026-01-01T01:00:00.000Z");
-    // By the clock of a broker that only reads it is past due.
+    if store.is_server() {
+        return;
+    }
+    // Past due by the clock of a broker that only reads; a server has one clock.
     let [.., reader] = doors(&broker).await;
     let due = "a timer of service 'client' is due since 2026-01-01T01:00:00.000Z and has not fired";
     assert_eq!(timer(&reader).await, due);
