@@ -250,7 +250,10 @@ pub(crate) fn many_callers_of_two_processes_receive_each_message_once(store: Sto
         for number in 0..MESSAGES {
             scene.broker.send(handles[number % handles.len()], "Word", &number.to_string()).await?;
         }
-        let brokers = [scene.another().await, scene.another().await];
+        // The claims of the second grow old at once, and its callers wait for connections.
+        let options = OpenOptions::default().careful_receives(0).note_after(Duration::ZERO);
+        let url = format!("{}&pool_size=2", scene.database.url());
+        let brokers = [scene.another().await, Broker::open_with(&url, options).await?];
         let seen: Arc<Vec<AtomicUsize>> = Arc::new((0..MESSAGES).map(|_| AtomicUsize::new(0)).collect());
         let left = Arc::new(AtomicUsize::new(MESSAGES));
         let mut tasks = tokio::task::JoinSet::new();

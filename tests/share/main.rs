@@ -129,6 +129,17 @@ impl Other {
     fn signal(&self, name: &str) {
         let done = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
         assert!(done.success());
+        // The signal is sent before its effect: each thread stops by itself.
+        while name == "STOP" && !self.has_stopped() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether every thread of it has stopped, where the system shows that.
+    fn has_stopped(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else { return true };
+        let state = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
+        threads.flatten().all(|thread| std::fs::read_to_string(thread.path().join("stat")).is_ok_and(state))
     }
 
     fn kill(&mut self) {

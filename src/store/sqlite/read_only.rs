@@ -10,17 +10,43 @@ use crate::store::url::Location;
 use crate::store::{ActivityBoard, BoxFuture, LockHolder, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
+
+/// Connections kept for reading.
+const MOST_READERS: usize = 4;
 
 /// A database that is only read: queries, and the definitions as they were when it was opened.
 pub struct ReadOnlyStore {
     path: PathBuf,
-    reader: Arc<Mutex<ReadConnection>>,
+    readers: Arc<Readers>,
     limits: Limits,
     catalog: Arc<Catalog>,
     board: ActivityBoard,
     clock: Clock,
+}
+
+/// Connections for reading: one for each caller at a time, because a query may take any time.
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<ReadConnection>>,
+}
+
+impl Readers {
+    fn lend<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Result<T> {
+        let idle = lock(&self.idle).pop();
+        let reader = idle.map_or_else(|| ReadConnection::open(&self.path), Ok)?;
+        let done = work(&reader);
+        let mut idle = lock(&self.idle);
+        if idle.len() < MOST_READERS {
+            idle.push(reader);
+        }
+        done
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ReadOnlyStore {
@@ -47,15 +73,14 @@ impl ReadOnlyStore {
             return Err(failure::damaged(format!("'{}' holds no tables", path.display())));
         }
         let catalog = Arc::new(load::catalog(connection)?.0);
-        let reader = Arc::new(Mutex::new(reader));
+        let readers = Arc::new(Readers { path: path.clone(), idle: Mutex::new(vec![reader]) });
         let limits = Limits { timeout: options.sql_timeout, ..Limits::default() };
-        Ok(Arc::new(Self { path, reader, limits, catalog, board: ActivityBoard::default(), clock: options.clock }))
+        Ok(Arc::new(Self { path, readers, limits, catalog, board: ActivityBoard::default(), clock: options.clock }))
     }
 
     /// The definitions as of now.
     pub(super) fn read_catalog(&self) -> Result<Arc<Catalog>> {
-        let reader = self.reader.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;
-        Ok(Arc::new(load::catalog(&reader.connection)?.0))
+        self.readers.lend(|reader| Ok(Arc::new(load::catalog(&reader.connection)?.0)))
     }
 
     fn refuse<T>(&self) -> Result<T> {
@@ -75,10 +100,7 @@ impl Store for ReadOnlyStore {
     }
 
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            let reader = self.reader.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;
-            load::unit_happened(&reader.connection, unit_id)
-        })
+        Box::pin(async move { self.readers.lend(|reader| load::unit_happened(&reader.connection, unit_id)) })
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
@@ -86,15 +108,14 @@ impl Store for ReadOnlyStore {
     }
 
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        let (reader, limits, caller) = (self.reader.clone(), self.limits.clone(), Caller::default());
+        let (readers, limits, caller) = (self.readers.clone(), self.limits.clone(), Caller::default());
         Box::pin(async move {
             if limits.ending.is_closing() {
                 return Err(Error::closed());
             }
             let _waits = caller.guard();
             blocking(move || {
-                let reader = reader.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;
-                user_sql::query(&reader.connection, &reader.guard, &limits, &sql, Some(&caller))
+                readers.lend(|reader| user_sql::query(&reader.connection, &reader.guard, &limits, &sql, Some(&caller)))
             })
             .await
         })

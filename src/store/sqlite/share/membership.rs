@@ -415,7 +415,7 @@ impl Membership {
     }
 
     /// Waits until this process no longer works through that connection.
-    async fn await_other_role(&self, remote: &Arc<RemoteStore>) {
+    pub(super) async fn await_other_role(&self, remote: &Arc<RemoteStore>) {
         let mut role = self.role.subscribe();
         let is_same = |role: &Role| matches!(role, Role::Guest(now) if Arc::ptr_eq(now, remote));
         let _ = role.wait_for(|role| !is_same(role)).await;

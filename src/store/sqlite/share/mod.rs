@@ -38,7 +38,7 @@ pub(super) use ask::lock_holder;
 use client::outcomes;
 use frame::{Answer, Call};
 use membership::{Giver, Membership, Role, Routed, Stop};
-use remote_tx::RemoteTx;
+use remote_tx::SharedTx;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use uuid::Uuid;
@@ -180,7 +180,9 @@ impl Store for SharedStore {
         Box::pin(async move {
             match self.membership.role().await? {
                 Giver::Owner(owned) => owned.store.begin().await,
-                Giver::Guest(remote) => Ok(Box::new(RemoteTx::new(remote.client.clone())) as Box<dyn StoreTx>),
+                Giver::Guest(remote) => {
+                    Ok(Box::new(SharedTx::new(self.membership.clone(), remote)) as Box<dyn StoreTx>)
+                }
             }
         })
     }

@@ -2,10 +2,11 @@
 
 use super::client::{Client, outcomes};
 use super::frame::{Answer, Call, TxStep};
+use super::membership::{Giver, Membership, RemoteStore};
 use super::unexpected;
 use crate::error::{Code, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::{BoxFuture, SqlRows, SqlStatement, StoreTx};
+use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -109,5 +110,113 @@ impl StoreTx for RemoteTx {
             // A transaction whose owner has gone is rolled back by its end.
             done.or_else(|error| if error.code() == Code::OWNER_GONE { Ok(()) } else { Err(error) })
         })
+    }
+}
+
+/// A transaction of a process that may work through another one. Until it has done something, it outlives its owner: a
+/// RECEIVE that waits in a transaction goes on with the next owner.
+pub(super) struct SharedTx {
+    membership: Arc<Membership>,
+    open: Box<dyn StoreTx>,
+    /// The connection that it runs on; none if this process owns the file.
+    remote: Option<Arc<RemoteStore>>,
+    /// It has done nothing, or only looked for messages, groups or jobs and found none.
+    is_untouched: bool,
+}
+
+impl SharedTx {
+    pub(super) fn new(membership: Arc<Membership>, remote: Arc<RemoteStore>) -> Self {
+        let open = Box::new(RemoteTx::new(remote.client.clone()));
+        Self { membership, open, remote: Some(remote), is_untouched: true }
+    }
+
+    /// Runs a step; again with the next owner if this one goes and the transaction has done nothing. The steps of a
+    /// transaction whose owner has gone are rolled back.
+    async fn step<T>(
+        &mut self,
+        found_nothing: impl Fn(&T) -> bool,
+        run: impl for<'a> Fn(&'a mut dyn StoreTx) -> BoxFuture<'a, Result<T>>,
+    ) -> Result<T> {
+        loop {
+            let done = run(&mut *self.open).await;
+            match &done {
+                Ok(found) => self.is_untouched &= found_nothing(found),
+                Err(error) if error.code() == Code::OWNER_GONE && self.is_untouched => {
+                    if let Some(lost) = self.remote.take() {
+                        self.begin_again(&lost).await?;
+                        continue;
+                    }
+                }
+                Err(_) => self.is_untouched = false,
+            }
+            return done;
+        }
+    }
+
+    async fn begin_again(&mut self, lost: &Arc<RemoteStore>) -> Result<()> {
+        self.membership.await_other_role(lost).await;
+        match self.membership.role().await? {
+            Giver::Owner(owned) => self.open = owned.store.begin().await?,
+            Giver::Guest(remote) => {
+                self.open = Box::new(RemoteTx::new(remote.client.clone()));
+                self.remote = Some(remote);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn found_nothing(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Received(messages) => messages.is_empty(),
+        Outcome::Group(group) => group.is_none(),
+        Outcome::Jobs(jobs) => jobs.is_empty(),
+        _ => false,
+    }
+}
+
+impl StoreTx for SharedTx {
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(self.step(found_nothing, move |tx| tx.execute(verb.clone())))
+    }
+
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.step(|_| false, move |tx| tx.sql(sql.clone())))
+    }
+
+    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(self.step(|_| false, move |tx| tx.query(sql.clone())))
+    }
+
+    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.step(|_| false, move |tx| tx.claim(unit_id)))
+    }
+
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        let name: Arc<str> = name.into();
+        Box::pin(self.step(
+            |()| false,
+            move |tx| {
+                let name = name.clone();
+                Box::pin(async move { tx.savepoint(&name).await })
+            },
+        ))
+    }
+
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.open.rollback_to(name)
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let Self { open, is_untouched, .. } = *self;
+        Box::pin(async move {
+            let done = open.commit().await;
+            // Nothing was to be committed.
+            done.or_else(|error| if is_untouched && error.code() == Code::OWNER_GONE { Ok(()) } else { Err(error) })
+        })
+    }
+
+    fn rollback(self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
+        self.open.rollback(reason)
     }
 }

@@ -287,7 +287,9 @@ impl GuestSession {
                 // Cancelled in this moment.
                 return put_back(&answers.owned.store, answer);
             }
-            answers.answer(id, answer);
+            if let Some(unsent) = answers.try_answer(id, answer) {
+                put_back(&answers.owned.store, Ok(unsent));
+            }
             drop(room);
         });
         entered.insert(id, task);
@@ -371,21 +373,34 @@ struct Answers {
 }
 
 impl Answers {
+    /// Sends an answer that holds no messages.
     fn answer(&self, id: u64, answer: Result<Answer>) {
+        self.try_answer(id, answer);
+    }
+
+    /// Sends an answer. If it is longer than a frame may be, the guest gets an error, and the answer comes back.
+    fn try_answer(&self, id: u64, answer: Result<Answer>) -> Option<Answer> {
         let definitions = self.owned.definitions();
         let mut bytes = Vec::new();
         let answer = answer.map_err(|error| {
             self.owned.note_error(&error);
             Refusal::from(error)
         });
-        if frame::encode(&FromOwner::Answer { id, definitions, answer }, &mut bytes).is_err() {
+        let frame = FromOwner::Answer { id, definitions, answer };
+        let mut unsent = None;
+        if frame::encode(&frame, &mut bytes).is_err() {
+            if let FromOwner::Answer { answer: Ok(answer), .. } = frame {
+                unsent = Some(answer);
+            }
             let too_long = Error::new(
                 Code::OUT_OF_RANGE,
-                "the answer is longer than a frame between two processes may be (1 GB); ask for less at a time",
+                "the answer is longer than a frame between two processes may be (1 GB); ask for less at a time. Messages that \
+                 it held are dropped, or go back with their transaction, which was rolled back",
             );
             bytes = encoded(&FromOwner::Answer { id, definitions, answer: Err(too_long.into()) });
         }
         self.push(bytes);
+        unsent
     }
 
     fn push(&self, frame: Vec<u8>) {
@@ -433,7 +448,10 @@ async fn transaction(store: Arc<SqliteStore>, peer: Peer, mut steps: mpsc::Unbou
         // The store that closes is not the caller's: another process takes over, without this transaction.
         let answer =
             answer.map_err(|error| if error.code() == Code::STORE_CLOSED { super::owner_gone() } else { error });
-        answers.answer(id, answer);
+        if let Some(Answer::Outcomes(_)) = answers.try_answer(id, answer) {
+            // The guest has not seen the messages, so it must not commit.
+            tx = None;
+        }
         drop(room);
         if is_last {
             return;

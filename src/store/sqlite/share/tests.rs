@@ -6,7 +6,9 @@ use super::frame::{
 use super::*;
 use crate::id::{ConversationHandle, ConversationId, GroupId, JobId, MessageId};
 use crate::protocol::work::{Job, JobState, TakenJob, WorkVerb};
-use crate::protocol::{ConversationState, EndForm, Message, MessageValidation, ReceiveFrom};
+use crate::protocol::{
+    Addressee, BeginDialog, ConversationState, EndForm, Message, MessageValidation, ReceiveFrom, Relation,
+};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::owner;
 use crate::store::url::Durability;
@@ -416,6 +418,112 @@ async fn a_close_waits_for_the_opening_that_is_under_way() {
     guest.close().await.unwrap();
     SqliteStore::open(options(folder.path())).unwrap().close().await.unwrap();
     assert!(!owner::is_named(&folder.path().join("a.db")));
+}
+
+fn statement_of(text: &str) -> SqlStatement {
+    SqlStatement { text: text.to_owned(), params: Vec::new(), expected_rows: None }
+}
+
+/// A statement that does not end.
+fn endless() -> SqlStatement {
+    statement_of("with recursive c(n) as (select 1 union all select n + 1 from c) select count(*) from c")
+}
+
+fn dialog() -> Verb {
+    Verb::BeginDialog(BeginDialog {
+        from_service: "a".into(),
+        to_service: "b".into(),
+        addressee: Addressee::Anywhere,
+        contract: Some("C".into()),
+        related: Relation::None,
+        lifetime_seconds: None,
+        encryption: false,
+    })
+}
+
+fn definitions(text: &str) -> Verb {
+    Verb::Define(crate::catalog::ddl::parse(text).unwrap().into_iter().map(|parsed| parsed.definition).collect())
+}
+
+#[tokio::test]
+async fn a_query_without_end_holds_up_no_other_call_of_its_process() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    let querying = tokio::spawn({
+        let guest = guest.clone();
+        async move { guest.query(endless()).await }
+    });
+    for round in 0..20 {
+        // Each answer has newer definitions, which the guest reads before it hands the answer over.
+        owner.submit(vec![definitions(&format!("CREATE QUEUE q{round}"))]).await.unwrap();
+        let done = tokio::time::timeout(Duration::from_secs(30), guest.submit(Vec::new())).await;
+        done.expect("the call ends while the query runs").unwrap();
+        assert!(guest.catalog().queue(&format!("q{round}")).is_some());
+    }
+    assert!(!querying.is_finished());
+    querying.abort();
+}
+
+#[tokio::test]
+async fn a_transaction_that_has_found_nothing_goes_on_with_the_next_owner() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(SharedStore::open(options(folder.path())).unwrap());
+    }
+    let script = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE q;
+        CREATE SERVICE [a] ON QUEUE q; CREATE SERVICE [b] ON QUEUE q ([C])";
+    stores[0].submit(vec![definitions(script)]).await.unwrap();
+    let guest = stores.pop().unwrap();
+    let receive = || Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any };
+    let (mut waits, mut commits) = (guest.begin().await.unwrap(), guest.begin().await.unwrap());
+    let mut has_work = guest.begin().await.unwrap();
+    has_work.execute(dialog()).await.unwrap();
+    commits.execute(receive()).await.unwrap();
+    // One owner after the other closes, until the guest owns the file itself.
+    for owner in stores {
+        let found = waits.execute(receive()).await.unwrap();
+        assert!(matches!(found, Outcome::Received(messages) if messages.is_empty()));
+        owner.close().await.unwrap();
+    }
+    waits.execute(receive()).await.unwrap();
+    waits.execute(dialog()).await.unwrap();
+    waits.commit().await.unwrap();
+    commits.commit().await.unwrap();
+    assert_eq!(has_work.execute(receive()).await.unwrap_err().code(), Code::OWNER_GONE, "its work is rolled back");
+    let rows = guest.query(statement_of("select * from sys_conversation_endpoints"));
+    assert_eq!(rows.await.unwrap().rows.len(), 1);
+}
+
+#[tokio::test]
+async fn messages_that_fit_in_no_frame_go_back_with_their_transaction() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    let script = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE q;
+        CREATE SERVICE [a] ON QUEUE q; CREATE SERVICE [b] ON QUEUE q ([C])";
+    owner.submit(vec![definitions(script)]).await.unwrap();
+    let Outcome::Began { handle, .. } = owner.submit(vec![dialog()]).await.unwrap()[0] else { panic!("no dialog") };
+    for letter in [b'a', b'b', b'c'] {
+        let body = Some(Arc::new(vec![letter; frame::MAX_FRAME_BYTES / 2]));
+        owner.submit(vec![Verb::Send { handles: vec![handle], message_type: None, body, trace: None }]).await.unwrap();
+    }
+    let receive = |top| Verb::Receive { queue: "q".into(), top, from: ReceiveFrom::Any };
+    let mut tx = guest.begin().await.unwrap();
+    let too_long = tx.execute(receive(None)).await.unwrap_err();
+    assert_eq!(too_long.code(), Code::OUT_OF_RANGE, "{too_long}");
+    let ended = tx.commit().await.unwrap_err();
+    assert_eq!(ended.code(), Code::TRANSACTION_ENDED, "a commit would remove messages that were never seen: {ended}");
+    let given = guest.submit(vec![receive(Some(1))]).await.unwrap();
+    let Outcome::Received(messages) = &given[0] else { panic!("{given:?}") };
+    assert_eq!(messages[0].message_body.as_ref().map(|body| body[0]), Some(b'a'));
+    // Outside a transaction the messages are dropped, and counted as such.
+    let too_long = guest.submit(vec![receive(None)]).await.unwrap_err();
+    assert_eq!(too_long.code(), Code::OUT_OF_RANGE, "{too_long}");
 }
 
 /// A call that is made after the owner has said that it closes, while an earlier one is not answered yet.
