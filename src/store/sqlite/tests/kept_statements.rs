@@ -82,7 +82,7 @@ async fn a_statement_that_is_run_again_has_the_columns_of_now() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_made_since_the_last_statement_is_heard() {
+async fn a_key_that_was_made_since_the_last_statement_counts() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
