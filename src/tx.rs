@@ -412,7 +412,7 @@ impl Tx {
     }
 
     /// Gives the transaction the caller's own id, before all other work in it; false if a unit or transaction of that
-    /// id has happened before: then roll it back. On the servers only; see
+    /// id has happened before: then roll it back. See
     /// [`Broker::unit_happened`](crate::Broker::unit_happened).
     ///
     /// # Errors
