@@ -1,7 +1,7 @@
 -- Ends the rollbacks in a row of the queues that a transaction has received from: a call just before its COMMIT. It needs no
 -- note (begin_attempt), so a transaction that commits before it is noted calls only this.
 -- Takes: the queues; beside each the group if the transaction has taken all its messages, or NULL
--- Gives: notices
+-- Gives: notices; no row if there are none, as nearly always
 -- Errors: none
 -- Locks: none
 -- Called by: dialoq_user
@@ -17,7 +17,6 @@ BEGIN
     IF num_nonnulls(VARIADIC p_conversation_group_ids) = 0 AND NOT EXISTS (
         SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = ANY (p_queue_ids))
     THEN
-        RETURN QUERY SELECT NULL::text;
         RETURN;
     END IF;
     FOR v_row IN

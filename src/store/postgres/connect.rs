@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{AsyncMessage, CancelToken, Client, Config};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// The longest wait for one host, unless the URL sets another.
@@ -108,6 +108,8 @@ pub(super) struct Session {
     pub(super) texts: HashMap<String, Arc<Prepared>>,
     /// Cleaning after the last user is under way; the result says whether it succeeded.
     pub(super) renewal: Option<Renewal>,
+    /// What makes it ready again after the user's own SQL.
+    readying: Arc<Readying>,
     /// The connector's `read_only_refusals` when it was made.
     made_after: u64,
 }
@@ -120,6 +122,55 @@ impl Session {
 }
 
 pub(super) type Renewal = BoxFuture<'static, bool>;
+
+/// The statements that make a session ready again after the user's own SQL. The first renewal prepares them: as texts
+/// they took the server 80 us of the 105 us of a renewal, prepared they take 40.
+struct Readying {
+    texts: [&'static str; 2],
+    /// Takes back what the user's SQL left.
+    reset: String,
+    prepared: Mutex<Option<[Statement; 2]>>,
+}
+
+impl Readying {
+    fn new(durability: &'static str, notices_lost_clients: bool) -> Self {
+        let parts = [session::RESET, session::NOTICE_LOST_CLIENTS];
+        let reset = parts[..if notices_lost_clients { 2 } else { 1 }].join(";");
+        Self { texts: [session::CONNECT, durability], reset, prepared: Mutex::default() }
+    }
+
+    fn prepared(&self) -> MutexGuard<'_, Option<[Statement; 2]>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn renew(&self, client: &Client, clean: &str) -> Result<(), tokio_postgres::Error> {
+        let clean = async { if clean.is_empty() { Ok(()) } else { client.batch_execute(clean).await } };
+        let reset = client.batch_execute(&self.reset);
+        let prepared = self.prepared().take();
+        if let Some([connect, durability]) = prepared {
+            let (cleaned, reset, connected, durable) = tokio::join!(
+                biased;
+                clean, reset, client.execute(&connect, &[]), client.execute(&durability, &[])
+            );
+            cleaned.and(reset)?;
+            if connected.and(durable).is_ok() {
+                *self.prepared() = Some([connect, durability]);
+                return Ok(());
+            }
+            // The user's SQL has removed the prepared statements.
+        } else {
+            let (cleaned, reset) = tokio::join!(biased; clean, reset);
+            cleaned.and(reset)?;
+        }
+        // After the reset: a statement is planned anew if the search path is another one than when it was prepared.
+        let [connect, durability] = self.texts;
+        let prepared = [client.prepare(connect).await?, client.prepare(durability).await?];
+        client.execute(&prepared[0], &[]).await?;
+        client.execute(&prepared[1], &[]).await?;
+        *self.prepared() = Some(prepared);
+        Ok(())
+    }
+}
 
 impl Connector {
     pub(super) fn new(url: &PostgresUrl) -> Result<Self> {
@@ -196,18 +247,15 @@ impl Connector {
     }
 
     /// Cleans a session whose user left a transaction open, and makes one that ran the user's SQL like new.
-    pub(super) fn renewal(&self, client: Arc<Client>, is_dirty: bool, ran_users_sql: bool) -> Renewal {
+    pub(super) fn renewal(session: &Session, is_dirty: bool, ran_users_sql: bool) -> Renewal {
+        let (client, readying) = (session.client.clone(), session.readying.clone());
         let clean = if is_dirty { transaction::ABANDON } else { "" };
-        let parts = [session::RESET, session::CONNECT.trim_end().trim_end_matches(';'), self.durability_text()];
-        let (renew, notice) = match ran_users_sql {
-            true => (parts.join(";"), session::NOTICE_LOST_CLIENTS),
-            false => (String::new(), ""),
-        };
         Box::pin(async move {
-            let send = async |text: &str| if text.is_empty() { Ok(()) } else { client.batch_execute(text).await };
-            // The server refuses the last setting if its system cannot detect a lost client; the other settings stay.
-            let (cleaned, renewed, _) = tokio::join!(biased; send(clean), send(&renew), send(notice));
-            cleaned.and(renewed).is_ok()
+            let renewed = match ran_users_sql {
+                true => readying.renew(&client, clean).await,
+                false => client.batch_execute(clean).await,
+            };
+            renewed.is_ok()
         })
     }
 
@@ -296,7 +344,7 @@ impl Connector {
                 client.batch_execute(session::NOTICE_LOST_CLIENTS),
             )
         };
-        let Ok((readied, durable, _)) = tokio::time::timeout(limit, readying).await else {
+        let Ok((readied, durable, notices)) = tokio::time::timeout(limit, readying).await else {
             return Err(silent(limit, &self.place));
         };
         readied.and(durable).map_err(|error| not_connected(&error, &self.place))?;
@@ -306,6 +354,7 @@ impl Connector {
             calls: HashMap::new(),
             texts: HashMap::new(),
             renewal: None,
+            readying: Arc::new(Readying::new(durability, notices.is_ok())),
             made_after,
         })
     }

@@ -676,7 +676,7 @@ impl Drop for PgLink {
             return;
         }
         // The first poll sends the request. The pool reads the answer before it gives the session to the next caller.
-        let mut renewal = self.connector.renewal(held.client.clone(), is_dirty, self.ran_users_sql);
+        let mut renewal = Connector::renewal(&held, is_dirty, self.ran_users_sql);
         if renewal.as_mut().poll(&mut Context::from_waker(Waker::noop())) != Poll::Ready(true) {
             held.renewal = Some(renewal);
         }
