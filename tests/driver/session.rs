@@ -42,6 +42,9 @@ pub(crate) fn the_pool_gives_sessions_as_new(store: Store) {
             "CREATE TEMP TABLE mine (id int)",
             "DO $$ BEGIN EXECUTE 'LISTEN mine'; END $$",
             "DECLARE mine CURSOR WITH HOLD FOR SELECT 1",
+            // What makes the session like new is prepared too.
+            "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$",
+            "SELECT set_config('TimeZone', 'Asia/Tokyo', false)",
         ] {
             for is_in_transaction in [false, true] {
                 let mut link = stage.link().await;
