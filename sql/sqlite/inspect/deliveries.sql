@@ -11,5 +11,5 @@ LEFT JOIN dialoq_service_contract AS c ON c.service_contract_id = e.service_cont
 LEFT JOIN (
     SELECT endpoint_id, count(*) AS messages, max(status) AS status FROM dialoq_transmission GROUP BY endpoint_id
 ) AS t ON t.endpoint_id = e.endpoint_id
-WHERE hex(e.conversation_handle) IN (SELECT value FROM json_each('["' || replace(upper(replace(?1, '-', '')), ',', '","') || '"]'))
-    OR hex(e.conversation_id) IN (SELECT value FROM json_each('["' || replace(upper(replace(?1, '-', '')), ',', '","') || '"]'))
+WHERE instr(upper(replace(?1, '-', '')), hex(e.conversation_handle)) > 0
+    OR instr(upper(replace(?1, '-', '')), hex(e.conversation_id)) > 0

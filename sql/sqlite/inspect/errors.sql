@@ -8,4 +8,4 @@ FROM (
     SELECT endpoint_id, body FROM dialoq_retained_message WHERE message_type_id = 1
 ) AS m
 JOIN dialoq_conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
-WHERE hex(e.conversation_handle) IN (SELECT value FROM json_each('["' || replace(upper(replace(?1, '-', '')), ',', '","') || '"]'))
+WHERE instr(upper(replace(?1, '-', '')), hex(e.conversation_handle)) > 0

@@ -1,15 +1,15 @@
--- What a commit has to ask because of the schema.
+-- What a commit has to ask because of the schema. Only a table whose text has the word can have a foreign key (as in
+-- tables_with_foreign_keys).
 -- Takes: nothing
--- Gives: has_foreign_keys, has_virtual_tables
+-- Gives: may_have_foreign_keys, has_virtual_tables
 SELECT
     EXISTS (
         SELECT 1
-        FROM sqlite_schema AS schema
-        INNER JOIN pragma_foreign_key_list(schema.name)
-        WHERE schema.type = 'table' AND schema.rootpage > 0
-    ) AS has_foreign_keys,
+        FROM sqlite_schema
+        WHERE type = 'table' AND rootpage > 0 AND lower(sql) LIKE '%references%'
+    ) AS may_have_foreign_keys,
     EXISTS (
         SELECT 1
-        FROM sqlite_schema AS schema
-        WHERE schema.type = 'table' AND schema.rootpage = 0
+        FROM sqlite_schema
+        WHERE type = 'table' AND rootpage = 0
     ) AS has_virtual_tables

@@ -10,7 +10,7 @@ use std::cell::Cell;
 /// What a commit has to ask because of the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SchemaFacts {
-    pub(super) has_foreign_keys: bool,
+    pub(super) may_have_foreign_keys: bool,
     pub(super) has_virtual_tables: bool,
 }
 
@@ -44,7 +44,7 @@ impl KnownSchema {
         }
         connection.flush_prepared_statement_cache();
         let facts = connection.query_row(SCHEMA_FACTS, [], |row| {
-            Ok(SchemaFacts { has_foreign_keys: row.get(0)?, has_virtual_tables: row.get(1)? })
+            Ok(SchemaFacts { may_have_foreign_keys: row.get(0)?, has_virtual_tables: row.get(1)? })
         })?;
         if !matches!(known, Known::Tentative) {
             self.0.set(Known::At(version, facts));
@@ -82,7 +82,7 @@ mod tests {
         };
         let look = || {
             let facts = schema.look(&ours).unwrap();
-            (facts.has_foreign_keys, facts.has_virtual_tables)
+            (facts.may_have_foreign_keys, facts.has_virtual_tables)
         };
         begin();
         assert_eq!(look(), (false, false));

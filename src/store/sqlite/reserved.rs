@@ -4,10 +4,8 @@
 
 use super::failure::storage;
 use crate::error::{Code, Error, Result};
-use crate::sql::sqlite::read::{self, RESERVED_OBJECTS};
+use crate::sql::sqlite::read::{RESERVED_OBJECTS, TABLES_WITH_FOREIGN_KEYS};
 use rusqlite::Connection;
-
-const FOREIGN_KEYS: &str = read::FOREIGN_KEYS_TO_BROKER;
 
 /// One table, view, index or trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,9 +61,24 @@ impl Reserved {
 
 /// The first foreign key of a user's table to one of the broker's.
 fn foreign_key(connection: &Connection) -> rusqlite::Result<Option<(String, String)>> {
-    let mut statement = connection.prepare_cached(FOREIGN_KEYS)?;
-    let mut found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    found.next().transpose()
+    let tables: Vec<String> = {
+        let mut statement = connection.prepare_cached(TABLES_WITH_FOREIGN_KEYS)?;
+        statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?
+    };
+    for table in tables {
+        let mut found = None;
+        connection.pragma(Some("main"), "foreign_key_list", &table, |key| {
+            let referenced: String = key.get("table")?;
+            if found.is_none() && referenced.to_ascii_lowercase().starts_with("dialoq_") {
+                found = Some(referenced);
+            }
+            Ok(())
+        })?;
+        if let Some(referenced) = found {
+            return Ok(Some((table, referenced)));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses a database in which another program has put a foreign key on a table of the broker's: the broker's next

@@ -102,7 +102,7 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
         verdict = Err(unit.failed(why));
     }
     if verdict.is_ok()
-        && (facts.has_foreign_keys || defines)
+        && (facts.may_have_foreign_keys || defines)
         && side.deferred_keys.are_broken(connection).map_err(writing)?
     {
         verdict = Err(unit.failed("its transaction cannot be committed: a row breaks a deferred foreign key"));

@@ -125,3 +125,24 @@ async fn a_key_that_was_made_since_the_last_statement_counts() {
         other.execute_batch("drop table child").unwrap();
     }
 }
+
+/// Such a table stands before SQLite's own function of that name, which the store asks for foreign keys.
+#[tokio::test]
+async fn a_table_with_the_name_of_a_function_of_sqlite_stops_no_one() {
+    let _limit = crate::testing::limit();
+    let (store, handle) = with_a_dialog().await;
+    for text in [
+        "create table pragma_foreign_key_list (x)",
+        "create view Pragma_Foreign_Key_List as select 1 as x",
+        "create table json_each (x)",
+    ] {
+        let _ = store.run_sql(sql(text)).await;
+        store.run_sql(sql("create table if not exists other (n)")).await.unwrap();
+        store.run_sql(sql("insert into other values (1)")).await.unwrap();
+        store.submit(vec![send(handle, "x")]).await.unwrap();
+    }
+    store.run_sql(sql("create table plain (x)")).await.unwrap();
+    let _ = store.run_sql(sql("alter table plain rename to pragma_foreign_key_list")).await;
+    store.run_sql(sql("insert into other values (1)")).await.unwrap();
+    store.submit(vec![send(handle, "x")]).await.unwrap();
+}
