@@ -46,7 +46,7 @@ fn the_library_has_a_dozen_modules() {
     assert!((1..=MOST_MODULES).contains(&modules), "{modules} public modules; at most {MOST_MODULES}");
 }
 
-/// The folder of the pages of this crate, made anew if the sources have changed.
+/// The folder of the pages of this crate, made again if the sources have changed.
 fn documented() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

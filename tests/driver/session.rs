@@ -370,7 +370,7 @@ pub(crate) fn a_procedure_that_commits_and_fails_runs_once(store: Store) {
             let seen = rows(&mut *link, "SELECT count(*) AS n FROM seen").await[0].get::<i64>("n").unwrap();
             assert_eq!(seen, place as i64 + 1, "{text}");
         }
-        // A procedure that is made anew is found.
+        // A procedure that is made again is found.
         execute(&mut *link, "CREATE OR REPLACE PROCEDURE step() LANGUAGE sql AS 'DELETE FROM seen'").await.unwrap();
         execute(&mut *link, "CALL step()").await.unwrap();
     });

@@ -589,7 +589,7 @@ impl Run {
         self.compare_rows().await
     }
 
-    /// Turns every queue off and on: it is on now, and the count of its rollbacks starts anew.
+    /// Turns every queue off and on: it is on now, and the count of its rollbacks starts again.
     async fn queues_on(&mut self) -> Result<(), String> {
         for status in [false, true] {
             let options = QueueOptions { status: Some(status), ..QueueOptions::default() };

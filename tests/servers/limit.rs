@@ -1,7 +1,7 @@
 //! A limit for every test: one that waits for ever fails, and says what every session waits for.
 //!
 //! `DIALOQ_TEST_LIMIT` sets the seconds; 120 by default. A test that is known to take long asks for more with
-//! [`allow`]; a test of many rounds calls [`doing`] for each, which starts its time anew.
+//! [`allow`]; a test of many rounds calls [`doing`] for each, which starts its time again.
 
 // Each test target uses its own part of this.
 #![allow(dead_code)]
@@ -90,7 +90,7 @@ pub(crate) fn end_within(limit: Duration) {
     with_current(|state| (state.limit, state.since) = (Some(limit), Some(Instant::now())));
 }
 
-/// Says what the test of this thread does now, and starts its time anew.
+/// Says what the test of this thread does now, and starts its time again.
 pub(crate) fn doing(what: impl Into<String>) {
     let what = what.into();
     with_current(|state| (state.doing, state.since) = (what, Some(Instant::now())));
@@ -140,7 +140,7 @@ pub(crate) struct Limit {
 }
 
 impl Limit {
-    /// Says what the test does now, and starts its time anew.
+    /// Says what the test does now, and starts its time again.
     pub(crate) fn doing(&self, what: impl Into<String>) {
         let mut state = self.case.state();
         (state.doing, state.since) = (what.into(), Some(Instant::now()));

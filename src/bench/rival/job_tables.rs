@@ -122,7 +122,7 @@ impl Mistakes {
         }
     }
 
-    /// The jobs that come have other ids, or begin anew.
+    /// The jobs that come have other ids, or begin again.
     pub(in crate::bench) fn forget_jobs(&self) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

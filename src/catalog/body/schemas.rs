@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::panic::catch_unwind;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// Compiled schemas kept at most, and bytes of their texts; beyond either they are compiled anew.
+/// Compiled schemas kept at most, and bytes of their texts; beyond either they are compiled again.
 const MOST_COMPILED: usize = 1024;
 const MOST_TEXT: usize = 64 << 20;
 

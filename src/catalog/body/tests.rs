@@ -396,7 +396,7 @@ fn a_verdict_counts_while_the_definition_stays() {
     let reached = Verdict::check(&checks, &notes, &typed, b"<note>2026-01-01</note>");
     let says = |catalog: &Catalog, other: MessageType| reached.under(catalog, &Arc::new(other)).is_some();
     assert_eq!(reached.under(&notes, &typed), Some(&Ok(())));
-    assert!(says(&notes, message_type(validation.clone())), "the same definition, read anew");
+    assert!(says(&notes, message_type(validation.clone())), "the same definition, read again");
     assert!(!says(&catalog(ORDER), message_type(validation.clone())), "another collection of the same name");
     assert!(!says(&notes, MessageType { id: 1, ..message_type(validation) }), "another type");
     assert!(!says(&notes, message_type(Validation::Json)), "an altered type");

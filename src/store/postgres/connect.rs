@@ -162,7 +162,7 @@ impl Readying {
             let (cleaned, reset) = tokio::join!(biased; clean, reset);
             cleaned.and(reset)?;
         }
-        // After the reset: a statement is planned anew if the search path is another one than when it was prepared.
+        // After the reset: a statement is planned again if the search path is another one than when it was prepared.
         let [connect, durability] = self.texts;
         let prepared = [client.prepare(connect).await?, client.prepare(durability).await?];
         client.execute(&prepared[0], &[]).await?;
