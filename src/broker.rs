@@ -98,9 +98,9 @@ impl Broker {
             StoreUrl::Sqlite(url) => {
                 let options = SqliteOptions::from_url(url, OpenOptions::default());
                 let store = blocking(move || SqliteStore::open_read_only(options)).await?;
-                Ok(Self::over(store))
+                Ok(Self::over(Traced::over(store)))
             }
-            url => Ok(Self::over(open_server(&url, OpenOptions::default().create(false)).await?)),
+            url => Ok(Self::over(Traced::over(open_server(&url, OpenOptions::default().create(false)).await?))),
         }
     }
 

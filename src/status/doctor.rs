@@ -131,6 +131,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
     let detail: Option<String> = row.get("detail")?;
     let age = since.map_or_else(|| "no time".to_owned(), |since| rough(now.since(since)));
     let many = |one: &str| if amount == 1 { format!("1 {one}") } else { format!("{amount} {one}s") };
+    let wait = if amount == 1 { "waits" } else { "wait" };
     let detail = detail.as_deref();
     let (what, advice) = match kind {
         FindingKind::NeverEnded => (
@@ -152,11 +153,11 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
             "begin them WITH LIFETIME, so that forgotten ones end, or END them when their work is done".to_owned(),
         ),
         FindingKind::DisabledQueue => (
-            format!("queue '{subject}' is disabled; {} for it wait, the oldest for {age}", many("message")),
+            format!("queue '{subject}' is disabled; {} for it {wait}, the oldest for {age}", many("message")),
             format!("if five rollbacks disabled it, find out why they happened, then `dialoq resume {subject}`"),
         ),
         FindingKind::WaitingMessages => (
-            format!("{} wait in queue '{subject}', the oldest for {age}", many("message")),
+            format!("{} {wait} in queue '{subject}', the oldest for {age}", many("message")),
             match detail {
                 Some(procedure) => format!(
                     "see that a process with procedure '{procedure}' registered runs, that its readers keep up, and that \

@@ -49,6 +49,11 @@ impl Call {
     }
 }
 
+/// A text of the store's own begins with a line that says what it is for; the user's is shown whole.
+fn shown(text: &str) -> &str {
+    if text.starts_with("-- ") && text.contains("\n-- Takes:") { text.lines().next().unwrap_or(text) } else { text }
+}
+
 impl CallState for Call {
     fn span(&self) -> Span {
         self.span.clone()
@@ -83,8 +88,8 @@ impl Layer for Traced {
             Request::SubmitOnce(unit_id, unit) => debug_span!("submit_once", %unit_id, verbs = unit.len(), first),
             Request::PerformOn(_) => debug_span!("perform_on", verb = first),
             Request::Begin => Span::none(),
-            Request::Query(sql) => return Ok(Call::uncounted(debug_span!("query", sql = sql.text))),
-            Request::RunSql(sql) => return Ok(Call::uncounted(debug_span!("run_sql", sql = sql.text))),
+            Request::Query(sql) => return Ok(Call::uncounted(debug_span!("query", sql = shown(&sql.text)))),
+            Request::RunSql(sql) => return Ok(Call::uncounted(debug_span!("run_sql", sql = shown(&sql.text)))),
             Request::Close => return Ok(Call::uncounted(debug_span!("close"))),
         };
         let is_unit = matches!(request, Request::Submit(_) | Request::SubmitOnce(..));
@@ -126,8 +131,8 @@ impl TxLayer for TracedTx {
                 let span = debug_span!(parent: parent, "verb", name = verb.declaration().name);
                 Call::of(span, std::slice::from_ref(verb))
             }
-            TxRequest::Sql(sql) => Call::uncounted(debug_span!(parent: parent, "sql", sql = sql.text)),
-            TxRequest::Query(sql) => Call::uncounted(debug_span!(parent: parent, "query", sql = sql.text)),
+            TxRequest::Sql(sql) => Call::uncounted(debug_span!(parent: parent, "sql", sql = shown(&sql.text))),
+            TxRequest::Query(sql) => Call::uncounted(debug_span!(parent: parent, "query", sql = shown(&sql.text))),
             TxRequest::Claim | TxRequest::Savepoint(_) | TxRequest::RollbackTo(_) => Call::uncounted(Span::none()),
             TxRequest::Commit => {
                 let span = debug_span!(parent: parent, "commit");

@@ -156,7 +156,7 @@ staged!(a_start_that_fails_is_tried_each_five_seconds_and_disables_nothing, asyn
         stage.arrive(1).await;
         for _ in 0..7 {
             let why = not_started(&mut events).await;
-            assert!(why.contains("cannot be started"), "{why}");
+            assert!(why.contains("cannot be started") && why.contains("after #! in its first line"), "{why}");
             stage.advance(FIVE_SECONDS);
         }
         not_started(&mut events).await;

@@ -166,15 +166,22 @@ fn a_terminal_gets_colours_and_lines_that_fit() {
 fn the_log_says_what_is_called_and_how_long_it_took() {
     let _limit = crate::limit();
     let shop = Shop::open();
-    let logged = |filter: &str| {
-        let output = shop.command(&[SEND_ORDER, &["a"]].concat()).env("DIALOQ_LOG", filter).output().unwrap();
+    let logged = |filter: &str, command: &[&str]| {
+        let output = shop.command(command).env("DIALOQ_LOG", filter).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stderr)
     };
-    let log = logged("dialoq=debug");
+    let send = [SEND_ORDER, &["a"]].concat();
+    let log = logged("dialoq=debug", &send);
     assert!(log.contains("send") && log.contains("time.busy"), "{log}");
     assert!(!log.contains('\u{1b}'), "no colours in a file: {log}");
-    assert_eq!(logged("dialoq=warn"), "", "nothing is odd");
+    assert_eq!(logged("dialoq=warn", &send), "", "nothing is odd");
+    // Commands that only read open the database in another way.
+    for command in [&["status"][..], &["peek", "orders"], &["explain", "orders"], &["doctor"]] {
+        let log = logged("dialoq=debug", command);
+        assert!(log.contains("query") && log.contains("time.busy"), "{command:?}: {log}");
+        assert!(!log.contains("SELECT"), "a text of the store's own is named by its first line: {log}");
+    }
 }
 
 #[test]

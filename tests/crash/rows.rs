@@ -216,7 +216,7 @@ async fn play(steps: Vec<Step>) {
         }
         assert_same_rows(&store, &memory).await;
     }
-    // Ids count again in an opened store, so what makes any is done before.
+    // Ids start from one again in an opened store, so what makes any is done before.
     for queue in QUEUES {
         let on = QueueOptions { status: Some(true), ..QueueOptions::default() };
         let alter = vec![Verb::Define(vec![Definition::AlterQueue { name: queue.into(), options: on }])];

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 #[cfg(unix)]
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
@@ -103,6 +104,19 @@ impl Complaint {
     }
 }
 
+/// What to do where the system's own text does not say it.
+fn hint(program: &OsStr, error: &io::Error) -> &'static str {
+    /// The number of Linux, macOS and the BSDs.
+    const ENOEXEC: i32 = 8;
+    if cfg!(unix) && error.raw_os_error() == Some(ENOEXEC) {
+        return "; a script begins with a line that names what runs it, such as #!/bin/sh";
+    }
+    if error.kind() == io::ErrorKind::NotFound && Path::new(program).is_file() {
+        return "; the file is there: see that the program after #! in its first line is there too";
+    }
+    ""
+}
+
 impl Child {
     pub(super) fn spawn(
         program: &OsStr,
@@ -116,8 +130,10 @@ impl Child {
         if errors == Errors::Kept {
             command.stderr(Stdio::piped());
         }
-        let mut process = Process::spawn(&mut command)
-            .map_err(|error| failed(format!("program '{name}' cannot be started: {error}")).caused_by(error))?;
+        let mut process = Process::spawn(&mut command).map_err(|error| {
+            let hint = hint(program, &error);
+            failed(format!("program '{name}' cannot be started: {error}{hint}")).caused_by(error)
+        })?;
         let leader = process.leader();
         let (Some(input), Some(output)) = (leader.stdin.take(), leader.stdout.take()) else {
             return Err(failed(format!("program '{name}' has no standard input or output")));

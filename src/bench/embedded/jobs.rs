@@ -13,6 +13,7 @@ use dialoq::{Broker, Result};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 const QUEUE: WorkQueue<Vec<u8>> = WorkQueue::raw("bench_jobs");
 /// Jobs that a worker has in flight.
@@ -31,7 +32,7 @@ pub(super) async fn window(at: &Place<'_>, report: &mut Report) -> Result<()> {
     for _ in 0..at.options.rounds {
         for (readers, rounds) in [(1, &mut ones), (WINDOW, &mut windows)] {
             jobs.fill(at.bodies(), waiting).await?;
-            rounds.push(work(&subject.broker, readers, at.options.round_length).await);
+            rounds.push(work(&subject.broker, readers, at.options.round_length, waiting as u64).await);
             jobs.drain().await?;
         }
     }
@@ -40,19 +41,24 @@ pub(super) async fn window(at: &Place<'_>, report: &mut Report) -> Result<()> {
     subject.close().await
 }
 
-/// The time ends when the last job is durably completed; the latency is from one job to the next.
-async fn work(broker: &Broker, readers: usize, length: Duration) -> Round {
+/// Works for `length`, or until nothing is left: a worker that waits for jobs would have the rate of their number. The time
+/// ends when the last job is durably completed; the latency is from one job to the next.
+async fn work(broker: &Broker, readers: usize, length: Duration, waiting: u64) -> Round {
     let start = Instant::now();
     let seen = Arc::new(Mutex::new((start, new_histogram())));
-    let noted = seen.clone();
+    let all_seen = Arc::new(Notify::new());
+    let (noted, last_seen) = (seen.clone(), all_seen.clone());
     let worker = broker.worker(QUEUE, move |_context, _body: Vec<u8>| {
         let (last, latency) = &mut *noted.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         latency.saturating_record(now.duration_since(std::mem::replace(last, now)).as_nanos() as u64);
+        if latency.len() >= waiting {
+            last_seen.notify_one();
+        }
         std::future::ready(Ok::<_, Infallible>(()))
     });
     let running = worker.readers(readers).start();
-    tokio::time::sleep(length).await;
+    let _ = tokio::time::timeout(length, all_seen.notified()).await;
     let done = running.stop().await;
     let latency = std::mem::replace(&mut seen.lock().unwrap_or_else(PoisonError::into_inner).1, new_histogram());
     Round { messages: done.completed, elapsed: start.elapsed(), latency }

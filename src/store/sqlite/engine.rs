@@ -8,8 +8,8 @@ use super::batch::{Batch, Slot, Slots, WriteSide, note_dropped, writing};
 use super::checks::Checking;
 use super::failure::{is_busy, poisoned, storage};
 use super::limit::Ending;
-use super::open::ReadConnection;
 use super::owner::Owner;
+use super::readers::Readers;
 use super::recent::Recent;
 use super::state::{SqlCommit, State};
 use super::{board, read};
@@ -45,9 +45,6 @@ const BOARD_EVERY: Duration = Duration::from_secs(1);
 /// meanwhile. Longer in tests of this crate, which count repeated statements on a machine that runs others beside them.
 const REHEARSAL_HOLD: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 2 });
 
-/// Connections kept for reading.
-const MOST_READERS: usize = 4;
-
 /// The longest batch that a caller may run on its own thread.
 const SHORT_BATCH_NS: u64 = 1_000_000;
 
@@ -65,9 +62,8 @@ pub(super) struct Engine {
     pub(super) committed_below: AtomicU64,
     /// Duration of a batch with its sync and the user's own SQL, smoothed, in nanoseconds.
     batch_ns: AtomicU64,
-    /// The file, if there is one.
-    pub(super) path: Option<PathBuf>,
-    pub(super) readers: Mutex<Vec<ReadConnection>>,
+    /// `None` if the database is in memory.
+    pub(super) readers: Option<Readers>,
     recent: Arc<Mutex<Recent<MessageRow>>>,
     pub(super) ending: Arc<Ending>,
     /// Set once the connections are released.
@@ -86,6 +82,7 @@ impl Engine {
     ) -> Self {
         let (recent, ending) = (write.recent.clone(), write.limits.ending.clone());
         let (path, owner) = file.unzip();
+        let readers = path.map(Readers::new);
         let catalog = RwLock::new(state.core.catalog().clone());
         let core = &state.core;
         let checking = Checking::new(core.body_checks().clone(), core.max_body_bytes(), core.catalog());
@@ -100,8 +97,7 @@ impl Engine {
             checking: Arc::new(checking),
             committed_below,
             batch_ns: AtomicU64::new(u64::MAX),
-            path,
-            readers: Mutex::new(Vec::new()),
+            readers,
             recent,
             ending,
             is_released: AtomicBool::new(false),
@@ -175,24 +171,6 @@ impl Engine {
         }
     }
 
-    /// Lends a reading connection; `None` if the database is in memory.
-    pub(super) fn with_reader<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Option<Result<T>> {
-        let path = self.path.as_deref()?;
-        let idle = self.readers.lock().ok().and_then(|mut readers| readers.pop());
-        let reader = match idle.map_or_else(|| ReadConnection::open(path), Ok) {
-            Ok(reader) => reader,
-            Err(error) => return Some(Err(error)),
-        };
-        let done = work(&reader);
-        if let Ok(mut readers) = self.readers.lock()
-            && readers.len() < MOST_READERS
-            && !self.is_released.load(SeqCst)
-        {
-            readers.push(reader);
-        }
-        Some(done)
-    }
-
     /// A committed row of the transmission queue, for a thread that must not wait for a sync unless no reader can read
     /// it: a message whose check is skipped would wait for ever.
     pub(super) fn read_transmission(&self, transmission_id: u64) -> Option<TransmissionRow> {
@@ -200,7 +178,8 @@ impl Engine {
             read::transmission(connection, transmission_id)
                 .map_err(|error| storage("reading a message to check", error))
         };
-        let row = match self.with_reader(|reader| read(&reader.connection)) {
+        let read_beside = self.readers.as_ref().map(|readers| readers.lend(|reader| read(&reader.connection)));
+        let row = match read_beside {
             Some(Ok(row)) => Ok(row),
             Some(Err(_)) | None => read(&self.write.lock().ok()?.connection),
         };
@@ -307,7 +286,7 @@ impl Engine {
 
     /// The monitors change with every message; their rows are written less often.
     fn is_board_due(&self, write: &WriteSide) -> bool {
-        self.path.is_some()
+        self.readers.is_some()
             && write.board_version != self.board.monitors().version()
             && write.board_written.elapsed() >= BOARD_EVERY
     }
@@ -631,7 +610,7 @@ impl Engine {
         self.begin(&write)?;
         board::clear(&write).map_err(writing)?;
         write.commit(&mut last)?;
-        if self.path.is_some() {
+        if self.readers.is_some() {
             // A reader of another program may hold the log back; the next opening writes it into the tables then.
             write.connection.busy_timeout(CHECKPOINT_WAIT).map_err(writing)?;
             let checkpoint = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
@@ -670,7 +649,9 @@ impl Engine {
         let nothing = rusqlite::Connection::open_in_memory().map_err(writing)?;
         let closed = std::mem::replace(&mut write.connection, nothing).close();
         self.is_released.store(true, SeqCst);
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        if let Some(readers) = &self.readers {
+            readers.close();
+        }
         self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
         closed.map_err(|(_, error)| writing(error))
     }

@@ -17,6 +17,7 @@ mod owner;
 mod parked;
 mod read;
 mod read_only;
+mod readers;
 mod recent;
 mod rehearse;
 mod reserved;
@@ -249,9 +250,8 @@ impl SqliteStore {
 
     /// Lends a connection for the user's SQL: a reading one, or the only one there is.
     fn with_guarded<T>(&self, work: impl FnOnce(&rusqlite::Connection, &guard::Guard) -> Result<T>) -> Result<T> {
-        if self.engine.path.is_some() {
-            let read = self.engine.with_reader(|reader| work(&reader.connection, &reader.guard));
-            return read.unwrap_or_else(|| Err(Error::closed()));
+        if let Some(readers) = &self.engine.readers {
+            return readers.lend(|reader| work(&reader.connection, &reader.guard));
         }
         let side = self.engine.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
         // What an open transaction has written is not committed.
@@ -272,7 +272,7 @@ impl SqliteStore {
     }
 
     async fn check_sql(&self, sql: &SqlStatement) -> Result<()> {
-        if self.engine.path.is_some() {
+        if self.engine.readers.is_some() {
             return self.with_guarded(|connection, guard| user_sql::check(connection, guard, sql));
         }
         // In memory there is one connection, and a statement may run on it for any time.

@@ -2,6 +2,7 @@
 
 use super::limit::{Caller, Limits};
 use super::open::{self, ReadConnection};
+use super::readers::Readers;
 use super::{SqliteOptions, blocking, failure, load, read, share, user_sql};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
@@ -9,44 +10,16 @@ use crate::protocol::{Outcome, Unit};
 use crate::store::url::Location;
 use crate::store::{ActivityBoard, BoxFuture, LockHolder, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use uuid::Uuid;
-
-/// Connections kept for reading.
-const MOST_READERS: usize = 4;
 
 /// A database that is only read: queries, and the definitions as they were when it was opened.
 pub struct ReadOnlyStore {
-    path: PathBuf,
     readers: Arc<Readers>,
     limits: Limits,
     catalog: Arc<Catalog>,
     board: ActivityBoard,
     clock: Clock,
-}
-
-/// Connections for reading: one for each caller at a time, because a query may take any time.
-struct Readers {
-    path: PathBuf,
-    idle: Mutex<Vec<ReadConnection>>,
-}
-
-impl Readers {
-    fn lend<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Result<T> {
-        let idle = lock(&self.idle).pop();
-        let reader = idle.map_or_else(|| ReadConnection::open(&self.path), Ok)?;
-        let done = work(&reader);
-        let mut idle = lock(&self.idle);
-        if idle.len() < MOST_READERS {
-            idle.push(reader);
-        }
-        done
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ReadOnlyStore {
@@ -73,9 +46,10 @@ impl ReadOnlyStore {
             return Err(failure::damaged(format!("'{}' holds no tables", path.display())));
         }
         let catalog = Arc::new(load::catalog(connection)?.0);
-        let readers = Arc::new(Readers { path: path.clone(), idle: Mutex::new(vec![reader]) });
+        let readers = Arc::new(Readers::new(path));
+        readers.keep(reader);
         let limits = Limits { timeout: options.sql_timeout, ..Limits::default() };
-        Ok(Arc::new(Self { path, readers, limits, catalog, board: ActivityBoard::default(), clock: options.clock }))
+        Ok(Arc::new(Self { readers, limits, catalog, board: ActivityBoard::default(), clock: options.clock }))
     }
 
     /// The definitions as of now.
@@ -84,7 +58,10 @@ impl ReadOnlyStore {
     }
 
     fn refuse<T>(&self) -> Result<T> {
-        Err(Error::new(Code::STORE_READ_ONLY, format!("database '{}' was opened only to be read", self.path.display())))
+        Err(Error::new(
+            Code::STORE_READ_ONLY,
+            format!("database '{}' was opened only to be read", self.readers.path().display()),
+        ))
     }
 }
 
@@ -130,8 +107,8 @@ impl Store for ReadOnlyStore {
     }
 
     fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
-        let path = self.path.clone();
-        Box::pin(blocking(move || share::lock_holder(&path, group)))
+        let readers = self.readers.clone();
+        Box::pin(blocking(move || share::lock_holder(readers.path(), group)))
     }
 
     fn texts(&self) -> &'static StoreTexts {

@@ -216,7 +216,10 @@ async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
         let rows = if kept.iter().all(Option::is_some) {
             Some(kept.into_iter().flatten().collect())
         } else {
-            engine.with_reader(|reader| read_missing(&reader.connection, &taken, kept)).transpose()?.flatten()
+            match &engine.readers {
+                Some(readers) => readers.lend(|reader| read_missing(&reader.connection, &taken, kept))?,
+                None => None,
+            }
         };
         if let Some(rows) = rows {
             let catalog = engine.lock()?.core.catalog().clone();

@@ -22,7 +22,7 @@ pub(crate) fn describe() -> Vec<String> {
 }
 
 fn describe_engine(engine: &Engine) -> String {
-    let place = engine.path.as_ref().map_or("in memory".to_owned(), |path| path.display().to_string());
+    let place = engine.readers.as_ref().map_or("in memory".to_owned(), |readers| readers.path().display().to_string());
     let writing = if matches!(engine.write.try_lock(), Err(TryLockError::WouldBlock)) {
         "a batch is being written"
     } else {

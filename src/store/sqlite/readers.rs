@@ -1,0 +1,63 @@
+//! The connections that only read.
+
+use super::open::ReadConnection;
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Connections kept open for the next callers.
+const MOST_IDLE: usize = 4;
+
+/// The reading connections of one file: one for each caller at a time, because a query may take any time.
+pub(super) struct Readers {
+    path: PathBuf,
+    idle: Mutex<Idle>,
+}
+
+struct Idle {
+    connections: Vec<ReadConnection>,
+    is_closed: bool,
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, idle: Mutex::new(Idle { connections: Vec::new(), is_closed: false }) }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lends a connection, and keeps it for the next caller. No lock is held during the work.
+    pub(super) fn lend<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Result<T> {
+        let idle = self.idle()?.connections.pop();
+        let reader = idle.map_or_else(|| ReadConnection::open(&self.path), Ok)?;
+        let done = work(&reader);
+        self.keep(reader);
+        done
+    }
+
+    pub(super) fn keep(&self, reader: ReadConnection) {
+        let mut idle = self.lock();
+        if !idle.is_closed && idle.connections.len() < MOST_IDLE {
+            idle.connections.push(reader);
+        }
+    }
+
+    /// Closes the idle connections; one that is lent is closed when its caller has read. Nothing is lent from now on.
+    pub(super) fn close(&self) {
+        let mut idle = self.lock();
+        idle.is_closed = true;
+        idle.connections.clear();
+    }
+
+    fn idle(&self) -> Result<MutexGuard<'_, Idle>> {
+        let idle = self.lock();
+        if idle.is_closed { Err(Error::closed()) } else { Ok(idle) }
+    }
+
+    /// A panic under this lock leaves nothing half done.
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
