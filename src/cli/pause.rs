@@ -61,6 +61,10 @@ async fn report(
     match output.json {
         true => output.json(&json!({ "queue": queue, "status": state, "has_changed": has_changed })),
         false if has_changed => output.text(&format!("{state} queue '{}'", printable(queue))),
-        false => output.text(&format!("queue '{}' was {state} already", printable(queue))),
+        // Poison handling may have turned it off.
+        false => {
+            let status = if state == "paused" { "off" } else { "on" };
+            output.text(&format!("queue '{}' was {status} already", printable(queue)))
+        }
     }
 }

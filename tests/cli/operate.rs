@@ -73,7 +73,7 @@ fn a_queue_that_is_off_or_busy_is_no_failure_of_a_send() {
     shop.ok(&[SEND_ORDER, &["first"]].concat());
     let paused = shop.ok(&["pause", "orders", "--reason", "stock taking"]);
     assert_eq!(paused.trim_end(), "paused queue 'orders'");
-    assert!(shop.ok(&["pause", "orders"]).contains("was paused already"));
+    assert!(shop.ok(&["pause", "orders"]).contains("was off already"));
     let status = shop.ok(&["status"]);
     assert!(status.contains("orders is OFF since 20") && status.contains(": stock taking"), "{status}");
     let (code, _, error) = run(&shop, &[SEND_ORDER, &["second"]].concat());
@@ -333,6 +333,16 @@ fn lists_as_json_have_one_object_a_line_and_times_one_form() {
     ] {
         let (found, out, error) = run(&shop, &[&["--json"], list].concat());
         assert_eq!((found, &*out, &*error), (Some(code), "", ""), "{list:?}");
+    }
+    // For people it is a sentence, not a table without rows.
+    for list in [
+        &["work", "list", "emails"][..],
+        &["work", "list", "--finished"],
+        &["work", "stats"],
+        &["work", "schedule", "list"],
+    ] {
+        let text = shop.ok(list);
+        assert!(text.lines().count() == 1 && text.contains("no "), "{list:?}: {text}");
     }
     let handle = shop.order(&["a"]);
     shop.ok(&["timer", &handle, "2h"]);

@@ -198,6 +198,9 @@ async fn list(globals: &Globals, output: &Output) -> Result<(), Failure> {
     if output.json {
         return schedules.iter().try_for_each(|schedule| output.json(schedule));
     }
+    if schedules.is_empty() {
+        return output.text("no schedule is defined");
+    }
     let row = |schedule: &WorkScheduleStatus| {
         let WorkScheduleStatus { name, queue, cron, time_zone, missed, next_at, last_at, .. } = schedule;
         let time = |at: Option<Timestamp>| at.map(|at| local(at, time_zone));

@@ -51,6 +51,9 @@ impl List {
         if output.json {
             return jobs.iter().try_for_each(|job| output.json(job));
         }
+        if jobs.is_empty() {
+            return output.text("there is no such job");
+        }
         let headings = ["#job", "queue", "type", "state", "#attempts", "#age", "taken by", "progress or last error"];
         let row = |job: &JobStatus| {
             vec![
@@ -80,6 +83,9 @@ async fn queues(output: &Output, broker: &Broker) -> Result<(), Failure> {
     if output.json {
         return queues.iter().try_for_each(|queue| output.json(queue));
     }
+    if queues.is_empty() {
+        return output.text("no work queue is defined");
+    }
     let headings = ["work queue", "order", "#scheduled", "#ready", "#oldest", "#taken", "#lost", "#dead", "#finished"];
     let row = |queue: &WorkQueueStatus| {
         let paused = if queue.is_enabled { "" } else { " (paused)" };
@@ -103,6 +109,9 @@ async fn queues(output: &Output, broker: &Broker) -> Result<(), Failure> {
 fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
     if output.json {
         return jobs.iter().try_for_each(|job| output.json(&with_result(job)));
+    }
+    if jobs.is_empty() {
+        return output.text("no such job has finished, or none is kept");
     }
     let row = |job: &FinishedJob| {
         let between = |from: Option<Timestamp>, to: Option<Timestamp>| match (from, to) {
@@ -216,6 +225,9 @@ impl Stats {
         let statistics = broker.work_statistics(self.queue.as_deref(), by).await?;
         if output.json {
             return statistics.iter().try_for_each(|row| output.json(row));
+        }
+        if statistics.is_empty() {
+            return output.text("no job has been completed yet, or none is kept");
         }
         let headings = ["work queue", heading, "#jobs", "", "#average", "#p50", "#p95", "#p99"];
         let mut rows = Vec::new();
