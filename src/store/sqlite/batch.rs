@@ -251,17 +251,18 @@ impl WriteSide {
         begin: impl Fn() -> Result<()>,
     ) -> Result<Vec<Result<u64>>> {
         let mut verdicts: Vec<Result<u64>> = units.iter().map(|_| Ok(0)).collect();
-        let mut restarts = 0;
+        let (mut restarts, mut is_apart) = (0, false);
         'again: loop {
             begin()?;
             for place in 0..verdicts.len() {
                 if verdicts[place].is_err() {
                     continue;
                 }
-                verdicts[place] = user_sql::run_unit(self, &units[place])?;
-                // ON CONFLICT ROLLBACK, or a statement that was stopped, has undone the others' work too: they start again
-                // without this one.
+                verdicts[place] = user_sql::run_unit(self, &units[place], is_apart)?;
+                // ON CONFLICT ROLLBACK, a statement that was stopped, or a failure without a savepoint has undone the others'
+                // work too: they start again without this one, each in a savepoint.
                 if self.connection.is_autocommit() {
+                    is_apart = true;
                     restarts += u32::from(verdicts[..place].iter().any(Result::is_ok));
                     if restarts >= MOST_RESTARTS {
                         verdicts.truncate(place + 1);

@@ -12,6 +12,8 @@ use std::cell::Cell;
 pub(super) struct SchemaFacts {
     pub(super) may_have_foreign_keys: bool,
     pub(super) has_virtual_tables: bool,
+    /// Whether a trigger, a view or a default may ask for the last row, or for how many rows were changed.
+    pub(super) may_read_last_row: bool,
 }
 
 /// How far the schema is known.
@@ -27,7 +29,11 @@ enum Known {
 
 /// The schema as the connection that writes last saw it.
 #[derive(Debug, Default)]
-pub(super) struct KnownSchema(Cell<Known>);
+pub(super) struct KnownSchema {
+    known: Cell<Known>,
+    /// Whether it was looked at in the open transaction, in which only a statement of ours can change it.
+    is_current: Cell<bool>,
+}
 
 impl KnownSchema {
     /// The facts as they are. After a change of the schema the statements in the cache are dropped: SQLite prepares them
@@ -35,19 +41,30 @@ impl KnownSchema {
     ///
     /// Call it in a transaction, in which no other program can change the schema.
     pub(super) fn look(&self, connection: &Connection) -> Result<SchemaFacts> {
+        let known = self.known.get();
+        if let Known::At(_, facts) = known
+            && self.is_current.get()
+        {
+            return Ok(facts);
+        }
         let version = connection.prepare_cached(SCHEMA_VERSION)?.query_row([], |row| row.get(0))?;
-        let known = self.0.get();
         if let Known::At(seen, facts) = known
             && seen == version
         {
+            self.is_current.set(true);
             return Ok(facts);
         }
         connection.flush_prepared_statement_cache();
         let facts = connection.query_row(SCHEMA_FACTS, [], |row| {
-            Ok(SchemaFacts { may_have_foreign_keys: row.get(0)?, has_virtual_tables: row.get(1)? })
+            Ok(SchemaFacts {
+                may_have_foreign_keys: row.get(0)?,
+                has_virtual_tables: row.get(1)?,
+                may_read_last_row: row.get(2)?,
+            })
         })?;
         if !matches!(known, Known::Tentative) {
-            self.0.set(Known::At(version, facts));
+            self.known.set(Known::At(version, facts));
+            self.is_current.set(true);
         }
         Ok(facts)
     }
@@ -55,14 +72,15 @@ impl KnownSchema {
     /// After a change of the schema in the open transaction.
     pub(super) fn forget(&self, connection: &Connection) {
         connection.flush_prepared_statement_cache();
-        self.0.set(Known::Tentative);
+        self.known.set(Known::Tentative);
     }
 
     /// A transaction has begun: what an earlier one changed is committed or undone.
     pub(super) fn begin(&self, connection: &Connection) {
-        if matches!(self.0.get(), Known::Tentative) {
+        self.is_current.set(false);
+        if matches!(self.known.get(), Known::Tentative) {
             connection.flush_prepared_statement_cache();
-            self.0.set(Known::Nothing);
+            self.known.set(Known::Nothing);
         }
     }
 }
@@ -111,7 +129,28 @@ mod tests {
         let columns = || connection.prepare_cached("select * from a").unwrap().column_count();
         assert_eq!(columns(), 1);
         connection.execute_batch("alter table a add y").unwrap();
+        schema.begin(&connection);
         schema.look(&connection).unwrap();
         assert_eq!(columns(), 2);
+    }
+
+    #[test]
+    fn a_trigger_a_view_or_a_default_may_ask_for_the_last_row() {
+        let connection = Connection::open_in_memory().unwrap();
+        let schema = KnownSchema::default();
+        connection.execute_batch("create table a (x)").unwrap();
+        for text in [
+            "create trigger t after update on a begin insert into a values (Last_Insert_Rowid()); end",
+            "create view t as select changes()",
+            "create table t (x default (\"total_changes\"()))",
+        ] {
+            schema.begin(&connection);
+            assert!(!schema.look(&connection).unwrap().may_read_last_row);
+            connection.execute_batch(text).unwrap();
+            schema.begin(&connection);
+            assert!(schema.look(&connection).unwrap().may_read_last_row, "{text}");
+            let kind = text.split(' ').nth(1).unwrap();
+            connection.execute_batch(&format!("drop {kind} t")).unwrap();
+        }
     }
 }

@@ -8,6 +8,7 @@ mod engine;
 mod failure;
 mod guard;
 mod known_schema;
+mod known_statement;
 mod limit;
 mod load;
 mod moment;
@@ -461,7 +462,7 @@ impl Store for SqliteStore {
             {
                 let mut state = self.engine.lock()?;
                 let session = state.core.begin();
-                let (work, sender) = (UserWork::Once(sql), Sender::new(sender, None));
+                let (work, sender) = (UserWork::Once(sql.into()), Sender::new(sender, None));
                 state.push_sql_commit(SqlCommit { session, work, sender, caller: Some(caller) });
                 self.engine.write_ordered(state);
             }

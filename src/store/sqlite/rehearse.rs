@@ -53,16 +53,13 @@ impl Engine {
             if rehearsal.sender.is_closed() {
                 continue;
             }
-            let run = || {
-                self.begin(write)?;
-                let Rehearsal { script, form, statement, caller, .. } = &rehearsal;
-                user_sql::rehearse(write, script, *form, statement.clone(), caller)
-            };
-            match run() {
-                Ok(done) => drop(rehearsal.sender.send(done)),
+            let Rehearsal { script, form, statement, caller, sender } = rehearsal;
+            let ran = self.begin(write).and_then(|()| user_sql::rehearse(write, &script, form, statement, &caller));
+            match ran {
+                Ok(done) => drop(sender.send(done)),
                 Err(failure) => {
                     self.fail_batch(write, &mut Batch::default(), &failure);
-                    let _ = rehearsal.sender.send(Err(failure.duplicate()));
+                    let _ = sender.send(Err(failure.duplicate()));
                     waiting.for_each(|rehearsal| drop(rehearsal.sender.send(Err(failure.duplicate()))));
                     return false;
                 }

@@ -1,8 +1,9 @@
 //! The user's own SQL of one transaction, and the result of each statement that its caller got.
 
+use super::known_statement::KnownStatement;
 use super::moment::Moment;
 use crate::error::{Code, Error};
-use crate::store::{SqlRows, SqlStatement};
+use crate::store::SqlRows;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,7 +46,7 @@ pub(super) enum Reported {
 /// One statement that has run once.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) statement: SqlStatement,
+    pub(super) statement: KnownStatement,
     pub(super) form: Form,
     /// What it saw of the time, and its random numbers.
     pub(super) moment: Moment,
@@ -59,6 +60,8 @@ pub(super) struct Script {
     id: u64,
     /// How often it was cut. A connection on which it was applied before has more than what is left.
     cuts: u64,
+    /// Whether a statement may ask for the last row, so that each run begins without one.
+    reads_last_row: bool,
     pub(super) steps: Vec<Step>,
 }
 
@@ -71,16 +74,33 @@ pub(super) struct Position {
     id: u64,
     cuts: u64,
     steps: usize,
+    reads_last_row: bool,
 }
 
 impl Script {
     pub(super) fn shared() -> SharedScript {
-        Arc::new(Mutex::new(Self { id: NEXT_ID.fetch_add(1, Relaxed), cuts: 0, steps: Vec::new() }))
+        Arc::new(Mutex::new(Self {
+            id: NEXT_ID.fetch_add(1, Relaxed),
+            cuts: 0,
+            reads_last_row: false,
+            steps: Vec::new(),
+        }))
     }
 
     /// Its end.
     pub(super) fn position(&self) -> Position {
-        Position { id: self.id, cuts: self.cuts, steps: self.steps.len() }
+        let Self { id, cuts, reads_last_row, steps } = self;
+        Position { id: *id, cuts: *cuts, steps: steps.len(), reads_last_row: *reads_last_row }
+    }
+
+    /// Notes the next statement before it runs. If it is the first one that may ask for the last row, the earlier ones are applied
+    /// nowhere any more: they were run without a beginning that all their runs share.
+    pub(super) fn note_next(&mut self, statement: &KnownStatement) {
+        self.reads_last_row |= statement.may_read_last_row;
+    }
+
+    pub(super) fn reads_last_row(&self) -> bool {
+        self.reads_last_row
     }
 
     /// Whether a statement has written, so that only the writer's connection can show what the transaction sees.
@@ -130,10 +150,11 @@ pub(super) fn conflict(step: &Step, now: &Result<Done, Error>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::SqlStatement;
 
     fn step(has_written: bool) -> Step {
         Step {
-            statement: SqlStatement { text: "x".to_owned(), params: Vec::new(), expected_rows: None },
+            statement: SqlStatement { text: "x".to_owned(), params: Vec::new(), expected_rows: None }.into(),
             form: Form::Count,
             moment: Moment::now(),
             reported: Reported::Refused("why".to_owned()),

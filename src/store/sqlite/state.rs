@@ -5,6 +5,7 @@
 //! nothing but write. Answers wait for the sync.
 
 use super::batch::{Answer, Batch, PendingRead, Sender, Slot, Slots};
+use super::known_statement::KnownStatement;
 use super::limit::Caller;
 use super::parked::Parked;
 use super::script::{self, Done, Form, Position, SharedScript};
@@ -14,7 +15,7 @@ use crate::core::{Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
 use crate::error::{Error, Result};
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{Unit, Verb};
-use crate::store::{ActivityBoard, QueueActivity, SqlStatement, work_queue_on_board};
+use crate::store::{ActivityBoard, QueueActivity, work_queue_on_board};
 use crate::time::Timestamp;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -48,7 +49,7 @@ impl SqlCommit {
 pub(super) struct Rehearsal {
     pub(super) script: SharedScript,
     pub(super) form: Form,
-    pub(super) statement: SqlStatement,
+    pub(super) statement: KnownStatement,
     pub(super) caller: Caller,
     pub(super) sender: oneshot::Sender<Result<Done>>,
 }

@@ -3,6 +3,7 @@
 use super::SqliteStore;
 use super::batch::{Sender, Slot, Slots};
 use super::engine::Engine;
+use super::known_statement::KnownStatement;
 use super::limit::Caller;
 use super::owner::Peer;
 use super::read::Reader;
@@ -124,6 +125,7 @@ impl SqliteTx {
         let caller = Caller::default();
         let _waits = caller.guard();
         let engine = self.store.engine.clone();
+        let statement = KnownStatement::from(statement);
         {
             let mut state = engine.lock()?;
             state.push_rehearsal(Rehearsal { script, form, statement, caller, sender });

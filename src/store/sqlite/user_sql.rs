@@ -3,12 +3,13 @@
 use super::batch::{WriteSide, writing};
 use super::failure::user;
 use super::guard::{self, Guard};
+use super::known_schema::SchemaFacts;
+use super::known_statement::KnownStatement;
 use super::limit::{Caller, Limits};
 use super::moment::Moment;
 use super::script::{self, Done, Form, Reported, Script, SharedScript, Step};
 use crate::error::{Code, Error, Result};
 use crate::sql::sqlite::transaction::{RELEASE, RESET_LAST_ROW, ROLLBACK_TO, SAVEPOINT};
-use crate::store::statement::first_word;
 use crate::store::url::LARGEST_BODY_BYTES;
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
@@ -45,7 +46,7 @@ pub(super) struct UserUnit<'a> {
 /// SQL that a commit runs.
 pub(super) enum UserWork {
     /// A statement outside a transaction: it runs once.
-    Once(SqlStatement),
+    Once(KnownStatement),
     /// The statements of a transaction, which must do what they did when the caller awaited them.
     Again(SharedScript),
 }
@@ -59,35 +60,40 @@ impl UserUnit<'_> {
     }
 
     /// Runs the statements.
-    fn run(&self, side: &WriteSide) -> Result<Result<u64>> {
+    fn run(&self, side: &WriteSide, facts: SchemaFacts) -> Result<Result<u64>> {
         match self.work {
             UserWork::Once(statement) => {
                 side.moments.set(&Moment::now());
                 Ok(watched(side, statement, Keep::Nothing, self.caller).map(|done| done.changed))
             }
-            UserWork::Again(script) => Ok(replay(side, &script::lock(script), self.caller)?.map(|()| 0)),
+            UserWork::Again(script) => Ok(replay(side, &script::lock(script), self.caller, facts)?.map(|()| 0)),
         }
     }
 }
 
 /// Runs the statements of one commit, all or none. The outer error is the store's own failure.
-pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u64>> {
+///
+/// A transaction has done the same when its caller awaited it, so it hardly ever fails here. Unless `is_apart`, it has no savepoint
+/// then: a failure undoes the whole transaction of SQLite, and the others start again.
+pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>, is_apart: bool) -> Result<Result<u64>> {
     let connection = &side.connection;
     let facts = side.schema.look(connection).map_err(writing)?;
-    let (is_rehearsed, defines) = match unit.work {
-        UserWork::Once(statement) => (false, may_change_schema(statement)),
+    let (is_rehearsed, defines, is_apart) = match unit.work {
+        UserWork::Once(statement) => (false, statement.may_change_schema, true),
         UserWork::Again(script) => {
             let script = script::lock(script);
-            let defines = script.steps.iter().any(|step| may_change_schema(&step.statement));
-            (side.take_rehearsal(script.position()), defines)
+            let defines = script.steps.iter().any(|step| step.statement.may_change_schema);
+            (side.take_rehearsal(script.position()), defines, is_apart)
         }
     };
     let mut verdict = if is_rehearsed {
         Ok(0)
     } else {
-        side.run(SAVEPOINT).map_err(writing)?;
+        if is_apart {
+            side.run(SAVEPOINT).map_err(writing)?;
+        }
         side.guard.take_defined();
-        unit.run(side)?
+        unit.run(side, facts)?
     };
     if verdict.is_ok()
         && (facts.has_virtual_tables || defines)
@@ -108,8 +114,10 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
         verdict = Err(unit.failed("its transaction cannot be committed: a row breaks a deferred foreign key"));
     }
     match &verdict {
-        Ok(_) => side.run(RELEASE).map_err(writing)?,
-        Err(error) => undo(side, error)?,
+        Ok(_) if is_rehearsed || is_apart => side.run(RELEASE).map_err(writing)?,
+        Ok(_) => {}
+        Err(error) if is_rehearsed || is_apart => undo(side, error)?,
+        Err(_) => side.roll_back(),
     }
     Ok(verdict)
 }
@@ -136,11 +144,12 @@ pub(super) fn rehearse(
     side: &WriteSide,
     script: &SharedScript,
     form: Form,
-    statement: SqlStatement,
+    statement: KnownStatement,
     caller: &Caller,
 ) -> Result<Result<Done>> {
     let connection = &side.connection;
     let mut script = script::lock(script);
+    script.note_next(&statement);
     let goes_on = side.take_rehearsal(script.position());
     if !goes_on {
         // The savepoint of another transaction's statements serves again once they are undone.
@@ -148,10 +157,8 @@ pub(super) fn rehearse(
             side.run(SAVEPOINT).map_err(writing)?;
         }
         // Statements that are kept must be of the schema before the first one.
-        if !script.steps.is_empty() {
-            side.schema.look(connection).map_err(writing)?;
-        }
-        if let Err(refusal) = replay(side, &script, Some(caller))? {
+        let facts = side.schema.look(connection).map_err(writing)?;
+        if let Err(refusal) = replay(side, &script, Some(caller), facts)? {
             undo(side, &refusal)?;
             return Ok(Err(refusal));
         }
@@ -169,7 +176,7 @@ pub(super) fn rehearse(
     let mut done = watched(side, &statement, keep, Some(caller));
     let mut may_repeat = !done.as_ref().is_err_and(is_of_the_run);
     if done.as_ref().is_ok_and(|done| done.has_written)
-        && (facts.has_virtual_tables || may_change_schema(&statement))
+        && (facts.has_virtual_tables || statement.may_change_schema)
         && let Err(error) = write_virtual_tables(connection)
     {
         (done, may_repeat) = (Err(user(&statement.text, &error).caused_by(error)), false);
@@ -214,8 +221,11 @@ fn is_of_the_run(error: &Error) -> bool {
 }
 
 /// Runs the statements of a transaction again; 1205 if one gives another result than its caller got.
-fn replay(side: &WriteSide, script: &Script, caller: Option<&Caller>) -> Result<Result<()>> {
-    side.run(RESET_LAST_ROW).map_err(writing)?;
+fn replay(side: &WriteSide, script: &Script, caller: Option<&Caller>, facts: SchemaFacts) -> Result<Result<()>> {
+    // The table for it is in the temporary database, whose transactions and savepoints cost as much again.
+    if script.reads_last_row() || facts.may_read_last_row || facts.has_virtual_tables {
+        side.run(RESET_LAST_ROW).map_err(writing)?;
+    }
     for step in &script.steps {
         if let Err(refusal) = repeat(side, step, caller)? {
             return Ok(Err(refusal));
@@ -247,13 +257,14 @@ fn repeat(side: &WriteSide, step: &Step, caller: Option<&Caller>) -> Result<Resu
 }
 
 /// Runs one statement of the user under guard and within its limits.
-fn watched(side: &WriteSide, statement: &SqlStatement, keep: Keep, caller: Option<&Caller>) -> Result<Done> {
+fn watched(side: &WriteSide, statement: &KnownStatement, keep: Keep, caller: Option<&Caller>) -> Result<Done> {
     side.guard.watch.run(&side.limits, &statement.text, caller, || {
         side.guard.guarded(|| {
-            let (connection, changes_schema) = (&side.connection, may_change_schema(statement));
+            let (connection, changes_schema) = (&side.connection, statement.may_change_schema);
             let prepared =
                 if changes_schema { prepare(connection, statement) } else { prepare_kept(connection, statement) };
-            let done = prepared.and_then(|prepared| run_one(connection, prepared, statement, keep));
+            let done =
+                prepared.and_then(|prepared| run_one(connection, prepared, statement, keep, statement.is_definition));
             if changes_schema {
                 side.schema.forget(connection);
             }
@@ -282,8 +293,14 @@ enum Keep {
 const MOST_ROWS_BYTES: usize = LARGEST_BODY_BYTES + (1 << 20);
 
 /// Runs one statement.
-fn run_one(connection: &Connection, prepared: Prepared<'_>, statement: &SqlStatement, keep: Keep) -> Result<Done> {
-    run_one_within(connection, prepared, statement, keep, MOST_ROWS_BYTES)
+fn run_one(
+    connection: &Connection,
+    prepared: Prepared<'_>,
+    statement: &SqlStatement,
+    keep: Keep,
+    is_definition: bool,
+) -> Result<Done> {
+    run_one_within(connection, prepared, statement, keep, is_definition, MOST_ROWS_BYTES)
 }
 
 fn run_one_within(
@@ -291,6 +308,7 @@ fn run_one_within(
     mut prepared: Prepared<'_>,
     statement: &SqlStatement,
     keep: Keep,
+    is_definition: bool,
     most_bytes: usize,
 ) -> Result<Done> {
     if keep != Keep::Nothing && prepared.column_count() == 0 {
@@ -332,7 +350,7 @@ fn run_one_within(
     // Definitions and queries do not reset the count of the statement before. A definition of a virtual table writes rows
     // of its shadow tables, and how many differs from run to run.
     let is_same = connection.total_changes() == before;
-    let changed = if is_same || is_definition(statement) { 0 } else { connection.changes() };
+    let changed = if is_same || is_definition { 0 } else { connection.changes() };
     match statement.expected_rows {
         Some(expected) if expected != changed => Err(user(
             &statement.text,
@@ -412,7 +430,7 @@ fn read_only(connection: &Connection, statement: &SqlStatement) -> Result<Option
     if !prepared.readonly() {
         return Ok(None);
     }
-    Ok(Some(run_one(connection, prepared, statement, Keep::Rows)?.rows))
+    Ok(Some(run_one(connection, prepared, statement, Keep::Rows, false)?.rows))
 }
 
 /// A statement that is ready to run.
@@ -457,7 +475,7 @@ fn prepare_kept<'c>(connection: &'c Connection, statement: &SqlStatement) -> Res
     }
     // The guard judges a statement when it is prepared. The store's own statements are in the cache unjudged, so the user's
     // have other keys than any of those.
-    let text = format!("{OF_THE_USER}{}", statement.text);
+    let text = [OF_THE_USER, &statement.text].concat();
     match connection.prepare_cached(&text) {
         Ok(prepared) => checked(Prepared::Kept(prepared), statement),
         // Its message shows the statement as it was written.
@@ -501,16 +519,6 @@ fn value(value: ValueRef<'_>) -> SqlValue {
     }
 }
 
-/// Whether the schema may be another one after the statement. ANALYZE makes tables of its own.
-fn may_change_schema(statement: &SqlStatement) -> bool {
-    is_definition(statement) || matches!(first_word(&statement.text).0.as_str(), "ANALYZE" | "REINDEX" | "VACUUM")
-}
-
-/// Whether the statement makes, changes or drops a table or the like.
-fn is_definition(statement: &SqlStatement) -> bool {
-    matches!(first_word(&statement.text).0.as_str(), "CREATE" | "ALTER" | "DROP")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -522,7 +530,8 @@ mod tests {
         let run = |text: &str, most_bytes| {
             let statement = SqlStatement { text: text.to_owned(), params: Vec::new(), expected_rows: None };
             let prepared = prepare(&connection, &statement).unwrap();
-            run_one_within(&connection, prepared, &statement, Keep::Rows, most_bytes).map(|done| done.rows.rows.len())
+            run_one_within(&connection, prepared, &statement, Keep::Rows, false, most_bytes)
+                .map(|done| done.rows.rows.len())
         };
         let values = "WITH RECURSIVE r (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 100) \
                       SELECT n, zeroblob(1000) AS b FROM r";

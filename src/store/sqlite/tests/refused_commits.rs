@@ -142,16 +142,16 @@ async fn a_statement_that_would_do_something_else_the_second_time_fails_no_other
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
 }
 
-/// Commits of transactions with rows of their own, and after each a statement that undoes the whole SQLite transaction. All
-/// are in one batch, which begins when `release` has returned. Returns how many rows were inserted, also if the insert was
-/// undone later.
-async fn commit_beside_rollbacks(store: &Arc<SqliteStore>, each: usize, release: impl FnOnce()) -> usize {
+/// Commits of transactions with rows of their own, and after each one with a statement that fails now. All are in one batch,
+/// which begins when `release` has returned. Returns how many rows were inserted, also if the insert was undone later.
+async fn commit_beside(store: &Arc<SqliteStore>, failing: &str, each: usize, release: impl FnOnce()) -> usize {
     let inserted = Arc::new(AtomicUsize::new(0));
     let mut commits = Vec::new();
     for number in 0..each {
         let (mut good, mut bad) = (store.begin().await.unwrap(), store.begin().await.unwrap());
         good.sql(sql(&format!("insert into note values ({number})"))).await.unwrap();
-        bad.sql(sql("insert or rollback into taken values (1)")).await.unwrap();
+        bad.sql(sql("insert into once values (1)")).await.unwrap();
+        bad.sql(sql(failing)).await.unwrap();
         commits.extend([good, bad]);
     }
     // From now on the second of each pair fails.
@@ -177,9 +177,16 @@ async fn commit_beside_rollbacks(store: &Arc<SqliteStore>, each: usize, release:
     inserted.load(Relaxed)
 }
 
+/// It undoes the whole transaction of SQLite.
+const UNDOES_ALL: &str = "insert or rollback into taken values (1)";
+
 async fn with_tables(folder: &Path) -> Arc<SqliteStore> {
     let store = defined(options(folder)).await;
-    for text in ["create table note (id integer primary key)", "create table taken (id integer primary key)"] {
+    for text in [
+        "create table note (id integer primary key)",
+        "create table taken (id integer primary key)",
+        "create table once (n)",
+    ] {
         store.run_sql(sql(text)).await.unwrap();
     }
     store
@@ -190,9 +197,20 @@ async fn many_statements_that_undo_the_batch_do_not_run_the_others_as_often() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = with_tables(folder.path()).await;
-    let inserted = commit_beside_rollbacks(&store, 40, || {}).await;
+    let inserted = commit_beside(&store, UNDOES_ALL, 40, || {}).await;
     assert_eq!(count(&store, "select count(*) from note").await, 40);
     assert!(inserted <= 40 * 5, "{inserted} inserts of 40 rows");
+}
+
+#[tokio::test]
+async fn a_conflict_at_the_commit_undoes_its_own_transaction_and_repeats_the_others_once() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = with_tables(folder.path()).await;
+    let inserted = commit_beside(&store, "insert into taken values (1)", 40, || {}).await;
+    assert_eq!(count(&store, "select count(*) from note").await, 40);
+    assert_eq!(count(&store, "select count(*) from once").await, 0, "a part of a refused transaction is there");
+    assert!(inserted <= 40 * 2, "{inserted} inserts of 40 rows");
 }
 
 #[tokio::test]
@@ -202,7 +220,7 @@ async fn a_close_runs_the_commits_that_wait_for_the_next_batch() {
     let store = with_tables(folder.path()).await;
     let closed = Arc::new(Mutex::new(None));
     let (closing, thread) = (store.clone(), closed.clone());
-    commit_beside_rollbacks(&store, 20, || {
+    commit_beside(&store, UNDOES_ALL, 20, || {
         let engine = store.engine.clone();
         *thread.lock().unwrap() = Some(std::thread::spawn(move || closing.close_now()));
         while !engine.lock_even_failed().is_closed {

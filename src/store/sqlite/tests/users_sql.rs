@@ -63,6 +63,40 @@ async fn the_last_row_is_that_of_the_own_transaction() {
     assert_eq!(count(&store, "select min(a) from line").await, 0, "not that of another transaction");
 }
 
+#[tokio::test]
+async fn the_last_row_of_a_later_statement_and_of_a_trigger_is_that_of_the_own_transaction() {
+    let _limit = crate::testing::limit();
+    let tables = ["create table a (id integer primary key)", "create table line (a integer)", "create table k (n)"];
+    let (store, _) = with(&tables).await;
+    let insert_other = || store.run_sql(sql("insert into a select 77 + count(*) from a"));
+    insert_other().await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    // The first statement does not ask, so it may run after another one's row.
+    tx.sql(sql("update a set id = id")).await.unwrap();
+    assert_eq!(rows(&mut tx, "select last_insert_rowid()").await, [[SqlValue::Integer(0)]]);
+    tx.savepoint("before").await.unwrap();
+    tx.sql(sql("insert into line values (last_insert_rowid())")).await.unwrap();
+    tx.rollback_to("before").await.unwrap();
+    tx.sql(sql("insert into line select last_insert_rowid()")).await.unwrap();
+    store.run_sql(sql("insert into k values (1)")).await.unwrap();
+    tx.commit().await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(count(&store, "select sum(a) from line").await, 0, "another row was the last one");
+
+    for text in [
+        "create trigger noted after update on k begin insert into line values (last_insert_rowid()); end",
+        "delete from line",
+    ] {
+        store.run_sql(sql(text)).await.unwrap();
+    }
+    for _ in 0..2 {
+        let mut tx = store.begin().await.unwrap();
+        tx.sql(sql("update k set n = n + 1")).await.unwrap();
+        insert_other().await.unwrap();
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(count(&store, "select sum(a) from line").await, 0, "another row was the last one");
+}
+
 /// Runs statements in a transaction, then statements of others, and commits. Returns the code of the refusal.
 async fn commit_after(tables: &[&str], own: &[&str], others: &[&str]) -> Option<Code> {
     let (store, _) = with(tables).await;
