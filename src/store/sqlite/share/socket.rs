@@ -116,9 +116,24 @@ fn file_at(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
+/// Whether something that is no socket has this path. It is somebody's, so it stays.
+#[cfg(unix)]
+fn is_taken(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket())
+}
+
 /// Listens on the socket of a database that this process owns. A socket that a killed owner has left is replaced.
+///
+/// # Errors
+/// `AlreadyExists` if something else has the socket's path; those of the system.
 pub(super) fn listen(database: &Path) -> io::Result<Listening> {
     let path = path_of(database)?;
+    #[cfg(unix)]
+    if is_taken(&path.path) {
+        let why = format!("'{}' is no socket; move it, so that other processes can connect", path.path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    }
     let options = ListenerOptions::new().name(name(&path.path)?).try_overwrite(true);
     #[cfg(unix)]
     let options = {

@@ -571,6 +571,29 @@ async fn a_call_after_the_owner_has_said_that_it_closes_is_not_sent() {
     running.await.unwrap();
 }
 
+/// Whatever is no socket is not replaced by one.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_has_the_path_of_the_socket_stays() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("a.db");
+    let place = folder.path().join("a.db.socket");
+    drop(socket::listen(&database).unwrap());
+    std::fs::write(&place, "precious").unwrap();
+    let refused = socket::listen(&database).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("a.db.socket"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&place).unwrap(), "precious");
+    std::fs::rename(&place, folder.path().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &place).unwrap();
+    socket::listen(&database).map(drop).unwrap_err();
+    assert!(place.is_symlink());
+    std::fs::remove_file(&place).unwrap();
+    // One that a killed owner has left.
+    drop(std::os::unix::net::UnixListener::bind(&place).unwrap());
+    socket::listen(&database).unwrap();
+}
+
 /// Reads until a whole request has arrived.
 async fn until_request(stream: &interprocess::local_socket::tokio::Stream, buffer: &mut FrameBuffer) {
     use tokio::io::AsyncReadExt;
