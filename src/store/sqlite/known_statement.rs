@@ -1,7 +1,6 @@
 //! A statement of the user, and what its text tells: found once by its caller, because the writer runs the statement twice.
 
 use crate::store::SqlStatement;
-use crate::store::statement::first_word;
 use std::ops::Deref;
 
 /// The functions whose values depend on the statements before. A name in quotes, in a trigger or in a view has these letters
@@ -22,9 +21,11 @@ pub(super) struct KnownStatement {
 
 impl From<SqlStatement> for KnownStatement {
     fn from(statement: SqlStatement) -> Self {
-        let first_word = first_word(&statement.text).0;
-        let is_definition = matches!(&*first_word, "CREATE" | "ALTER" | "DROP");
-        let may_change_schema = is_definition || matches!(&*first_word, "ANALYZE" | "REINDEX" | "VACUUM");
+        let text = beginning(&statement.text);
+        let first_word = &text[..text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len())];
+        let is_one_of = |words: &[&str]| words.iter().any(|word| first_word.eq_ignore_ascii_case(word));
+        let is_definition = is_one_of(&["CREATE", "ALTER", "DROP"]);
+        let may_change_schema = is_definition || is_one_of(&["ANALYZE", "REINDEX", "VACUUM"]);
         let may_read_last_row = OF_THE_LAST_ROW.iter().any(|name| has(&statement.text, name));
         Self { statement, is_definition, may_change_schema, may_read_last_row }
     }
@@ -35,6 +36,23 @@ impl Deref for KnownStatement {
 
     fn deref(&self) -> &SqlStatement {
         &self.statement
+    }
+}
+
+/// The text from its first word on, as SQLite reads it. Unlike on servers, comments are not nested, only '\n' ends a comment of
+/// one line, and a byte order mark is a space. A definition that was not noticed left out the check of its foreign keys, and
+/// the commit of every caller failed.
+pub(super) fn beginning(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\n', '\u{c}', '\r', '\u{feff}', ';']);
+        rest = if let Some(comment) = rest.strip_prefix("--") {
+            comment.split_once('\n').map_or("", |(_, after)| after)
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            comment.split_once("*/").map_or("", |(_, after)| after)
+        } else {
+            return rest;
+        };
     }
 }
 
@@ -53,6 +71,10 @@ mod tests {
             ("INSERT INTO t VALUES (1)", (false, false, false)),
             ("/* a */ ; create table t (n)", (true, true, false)),
             ("analyze", (false, true, false)),
+            ("\u{feff}Drop table t", (true, true, false)),
+            ("-- a\rSELECT\n /* /* */ alter table t add n", (true, true, false)),
+            ("-- a\rCREATE", (false, false, false)),
+            ("/*/ CREATE */ insert into t values (1)", (false, false, false)),
             ("select Last_Insert_RowId()", (false, false, true)),
             ("select \"CHANGES\"()", (false, false, true)),
             ("select total_changes()", (false, false, true)),

@@ -4,7 +4,7 @@ use super::batch::{WriteSide, writing};
 use super::failure::user;
 use super::guard::{self, Guard};
 use super::known_schema::SchemaFacts;
-use super::known_statement::KnownStatement;
+use super::known_statement::{KnownStatement, beginning};
 use super::limit::{Caller, Limits};
 use super::moment::Moment;
 use super::script::{self, Done, Form, Reported, Script, SharedScript, Step};
@@ -461,8 +461,8 @@ impl<'c> DerefMut for Prepared<'c> {
 }
 
 fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<Prepared<'c>> {
-    if statement.text.trim().is_empty() {
-        return Err(user(&statement.text, "it is empty"));
+    if beginning(&statement.text).is_empty() {
+        return Err(user(&statement.text, "it is empty: it has nothing but spaces and comments"));
     }
     let prepared = connection.prepare(&statement.text).map_err(|error| refused(statement, error))?;
     checked(Prepared::Once(prepared), statement)
@@ -470,7 +470,7 @@ fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<P
 
 /// As `prepare`, by the connection's cache.
 fn prepare_kept<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<Prepared<'c>> {
-    if statement.text.len() > LONGEST_KEPT || statement.text.trim().is_empty() {
+    if statement.text.len() > LONGEST_KEPT || beginning(&statement.text).is_empty() {
         return prepare(connection, statement);
     }
     // The guard judges a statement when it is prepared. The store's own statements are in the cache unjudged, so the user's

@@ -90,6 +90,18 @@ async fn assert_fails_alone(store: &SqliteStore, handle: ConversationHandle, uni
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
 }
 
+/// A definition that the store does not notice is committed without the check of the keys it has made.
+#[tokio::test]
+async fn a_definition_is_noticed_behind_whatever_sqlite_skips_at_the_beginning() {
+    let _limit = crate::testing::limit();
+    for skipped in ["\u{feff}", "/* /* */ ", "-- one line\rSELECT\n", "\u{c};\u{feff}; --\n", "/*/ */"] {
+        let (store, handle) = with_a_dialog().await;
+        run_each(&store, &["create table note (n)", FAMILY[0]]).await;
+        let child = format!("{skipped}{}", FAMILY[1]);
+        assert_fails_alone(&store, handle, &[&child, "insert into child values (7)"]).await;
+    }
+}
+
 #[tokio::test]
 async fn a_row_that_breaks_a_deferred_foreign_key_since_before_fails_no_other_statement() {
     let _limit = crate::testing::limit();

@@ -313,3 +313,19 @@ async fn a_reserved_name_is_refused_at_the_statement() {
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select count(*) from mine").await, 1);
 }
+
+#[tokio::test]
+async fn a_statement_of_nothing_but_comments_is_refused_as_such() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create table t (n integer)"]).await;
+    let mut tx = store.begin().await.unwrap();
+    for nothing in ["", " ; ", "-- no\rselect 1", "/* no */ ;", "\u{feff}"] {
+        for error in [store.run_sql(sql(nothing)).await.unwrap_err(), tx.sql(sql(nothing)).await.unwrap_err()] {
+            assert_eq!(error.code(), Code::USER_SQL_FAILED);
+            assert!(error.message().contains("nothing but spaces and comments"), "{nothing:?}: {error}");
+        }
+    }
+    tx.sql(sql("insert into t values (3)")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select n from t").await, 3);
+}
