@@ -58,6 +58,10 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
     };
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => refuse(Code::STORE_FOREIGN, "it is a folder".to_owned()),
+        // SQLite would make its log beside a device, and delete files there.
+        Ok(found) if !found.is_file() => {
+            refuse(Code::STORE_FOREIGN, "it is a device, a pipe or a socket; name a file on a disk".to_owned())
+        }
         Ok(found) if found.permissions().readonly() => {
             refuse(Code::STORE_READ_ONLY, "the file is read-only; allow writing to it".to_owned())
         }
@@ -293,6 +297,18 @@ mod tests {
         wait_briefly(&connection).unwrap();
         let waits_ms: u32 = connection.query_row("pragma busy_timeout", [], |row| row.get(0)).unwrap();
         assert!(waits_ms <= 100, "{waits_ms} ms");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_and_a_socket_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for path in [Path::new("/dev/null"), &socket] {
+            let error = check_file(path, true).unwrap_err();
+            assert_eq!(error.code(), Code::STORE_FOREIGN, "{}", path.display());
+        }
     }
 
     #[cfg(unix)]
