@@ -116,7 +116,7 @@ fn file_at(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Whether something that is no socket has this path. It is somebody's, so it stays.
+/// Whether something that is no socket has this path. Another program or the user put it there, so it stays.
 #[cfg(unix)]
 fn is_taken(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
