@@ -6,7 +6,7 @@ use crate::stage::SOON;
 use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
 use dialoq::protocol::definition::TakingTechnique;
-use dialoq::work::{JobFilter, WorkQueue};
+use dialoq::work::{JobFilter, TakenJob, WorkQueue};
 use dialoq::{Act, Code};
 use std::time::Duration;
 
@@ -142,6 +142,36 @@ pub(crate) fn a_take_that_stays_open_keeps_no_job_of_another(store: Store) {
                 return;
             }
         }
+    });
+}
+
+/// What keeps a report from a job, as `lock_job` finds it after it has waited in vain.
+async fn in_the_way_of_a_report(client: &Client, taken: TakenJob) -> String {
+    let look = format!("SELECT dialoq.check_job({}, {}, dialoq.current_time_utc())", taken.job, taken.token);
+    match client.batch_execute(&look).await {
+        Ok(()) => "nothing".to_owned(),
+        Err(error) => error.as_db_error().unwrap().detail().unwrap_or_default().to_owned(),
+    }
+}
+
+/// A session that holds a job may roll back between the wait of another session's report and the look at what was in its way.
+pub(crate) fn what_has_gone_refuses_no_report(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        let other = connect(database.url()).await;
+        broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        let job = broker.take_jobs(W).lease(SOON).await.unwrap().remove(0).taken;
+        let transaction = client.transaction().await.unwrap();
+        Enlisted::new(&broker, &transaction).complete_job(job).await.unwrap();
+        assert_eq!(in_the_way_of_a_report(&other, job).await, "dialoq 60043");
+        transaction.rollback().await.unwrap();
+        assert_eq!(in_the_way_of_a_report(&other, job).await, "nothing", "the job is as it was before");
+        broker.fail_job(job, "").await.unwrap();
+        assert_eq!(in_the_way_of_a_report(&other, job).await, "dialoq 60041");
+        let again = broker.take_jobs(W).lease(SOON).await.unwrap().remove(0).taken;
+        assert_eq!(in_the_way_of_a_report(&other, job).await, "dialoq 60042");
+        broker.complete_job(again).await.unwrap();
+        assert_eq!(in_the_way_of_a_report(&other, again).await, "dialoq 60040");
     });
 }
 

@@ -102,55 +102,70 @@ CREATE OR REPLACE FUNCTION dialoq.lock_job(
     p_job_id bigint, p_token bigint, p_now timestamptz, OUT place tid, OUT queue_id integer, OUT state smallint, OUT due_at timestamptz)
 LANGUAGE plpgsql AS $$
 DECLARE
-    j record;
-    v_is_free boolean;
     v_timeout text;
 BEGIN
     IF NOT dialoq.is_read_committed() THEN
         PERFORM dialoq.check_isolation();
     END IF;
-    SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
-    FROM dialoq.job AS f
-    WHERE f.job_id = p_job_id AND (f.holder IS NULL OR dialoq.is_own_holder(f.holder))
-        AND (p_now IS NULL OR f.token = p_token AND f.state = 2 AND (f.holder IS NOT NULL OR f.due_at > p_now))
-    FOR UPDATE SKIP LOCKED;
-    IF FOUND THEN
-        RETURN;
-    END IF;
-    -- A take of another session that read the row just before this job was taken has locked it too, although it passes it over,
-    -- and keeps the lock until its commit. That is short, so it is waited for; a transaction that stays open is not.
-    v_timeout := current_setting('lock_timeout');
-    BEGIN
-        PERFORM set_config('lock_timeout', '100ms', true);
+    -- Again if what was in the way has gone since: the session that held the row may roll back between the wait and the check.
+    FOR v_try IN 1..10 LOOP
         SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
         FROM dialoq.job AS f
         WHERE f.job_id = p_job_id AND (f.holder IS NULL OR dialoq.is_own_holder(f.holder))
             AND (p_now IS NULL OR f.token = p_token AND f.state = 2 AND (f.holder IS NOT NULL OR f.due_at > p_now))
-        FOR UPDATE;
+        FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
-            PERFORM set_config('lock_timeout', v_timeout, true);
             RETURN;
         END IF;
-        PERFORM set_config('lock_timeout', v_timeout, true);
-    EXCEPTION WHEN lock_not_available THEN
-        NULL;
-    END;
-    SELECT f.token, f.state, f.holder, f.due_at INTO j FROM dialoq.job AS f WHERE f.job_id = p_job_id;
-    IF NOT FOUND THEN
-        PERFORM dialoq.fail(60040, format('job %s was not found: it was never pushed, or it is finished', p_job_id));
-    ELSIF j.holder IS NOT NULL AND dialoq.is_own_holder(j.holder) IS NOT TRUE THEN
-        PERFORM dialoq.fail(60043, format('job %s is held by an open transaction', p_job_id));
-    END IF;
-    -- Whether another session has locked the row; the lock goes with the subtransaction.
+        -- A take of another session that read the row just before this job was taken has locked it too, although it passes it
+        -- over, and keeps the lock until its commit. That is short, so it is waited for; a transaction that stays open is not.
+        v_timeout := current_setting('lock_timeout');
+        BEGIN
+            PERFORM set_config('lock_timeout', '100ms', true);
+            SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
+            FROM dialoq.job AS f
+            WHERE f.job_id = p_job_id AND (f.holder IS NULL OR dialoq.is_own_holder(f.holder))
+                AND (p_now IS NULL OR f.token = p_token AND f.state = 2 AND (f.holder IS NOT NULL OR f.due_at > p_now))
+            FOR UPDATE;
+            IF FOUND THEN
+                PERFORM set_config('lock_timeout', v_timeout, true);
+                RETURN;
+            END IF;
+            PERFORM set_config('lock_timeout', v_timeout, true);
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+        PERFORM dialoq.check_job(p_job_id, p_token, p_now);
+    END LOOP;
+    PERFORM dialoq.job_is_held(p_job_id);
+END $$;
+
+-- Refuses a verb on a job that lock_job has not locked; does nothing if the job may be locked now.
+-- Takes, Errors: as lock_job
+CREATE OR REPLACE FUNCTION dialoq.check_job(p_job_id bigint, p_token bigint, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    j record;
+    v_is_free boolean;
+BEGIN
+    -- Read under its lock, so that it is as the last session left it; the lock goes with the subtransaction.
     BEGIN
-        PERFORM FROM dialoq.job AS f WHERE f.job_id = p_job_id FOR UPDATE SKIP LOCKED;
+        SELECT f.token, f.state, f.holder, f.due_at INTO j FROM dialoq.job AS f WHERE f.job_id = p_job_id FOR UPDATE SKIP LOCKED;
         v_is_free := FOUND;
         RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
     EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
         NULL;
     END;
-    IF NOT v_is_free OR p_now IS NULL THEN
-        PERFORM dialoq.fail(60043, format('job %s is held by an open transaction', p_job_id));
+    IF NOT v_is_free THEN
+        PERFORM FROM dialoq.job AS f WHERE f.job_id = p_job_id;
+        IF FOUND THEN
+            PERFORM dialoq.job_is_held(p_job_id);
+        END IF;
+        PERFORM dialoq.fail(60040, format('job %s was not found: it was never pushed, or it is finished', p_job_id));
+    ELSIF j.holder IS NOT NULL AND dialoq.is_own_holder(j.holder) IS NOT TRUE THEN
+        PERFORM dialoq.job_is_held(p_job_id);
+    ELSIF p_now IS NULL THEN
+        RETURN;
     ELSIF j.token IS DISTINCT FROM p_token AND j.token = 0 THEN
         PERFORM dialoq.fail(60042, format('job %s is not held with token %s: no reader has taken it yet', p_job_id, p_token));
     ELSIF j.token IS DISTINCT FROM p_token THEN
@@ -158,9 +173,17 @@ BEGIN
             p_job_id, p_token));
     ELSIF j.state <> 2 THEN
         PERFORM dialoq.fail(60041, format('job %s is not taken: its attempt was reported, or has failed', p_job_id));
-    ELSE
+    ELSIF j.holder IS NULL AND j.due_at <= p_now THEN
         PERFORM dialoq.fail(60042, format('the taking of job %s with token %s is over: its lease is over', p_job_id, p_token));
     END IF;
+END $$;
+
+-- Refuses a verb on a job that another transaction holds.
+-- Errors: 60043
+CREATE OR REPLACE FUNCTION dialoq.job_is_held(p_job_id bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM dialoq.fail(60043, format('job %s is held by an open transaction', p_job_id));
 END $$;
 
 -- Locks a job that the caller may change, if it is still as a look at its queue found it.
