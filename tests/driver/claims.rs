@@ -374,3 +374,19 @@ pub(crate) fn a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_w
         Ok(())
     });
 }
+
+pub(crate) fn a_claim_that_fails_in_the_server_holds_no_group(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        // It runs after the group is claimed.
+        let names = "CREATE OR REPLACE FUNCTION dialoq.message_names(
+            p_service_id integer, p_service_contract_id integer, p_message_type_id integer)
+            RETURNS TABLE (service text, contract text, message_type text, validation text)
+            LANGUAGE plpgsql STABLE ROWS 1 AS $$ BEGIN RAISE 'no memory' USING ERRCODE = 'out_of_memory'; END $$";
+        scene.database.sql(names);
+        let tx = scene.broker.begin().await?;
+        let _ = tx.receive("server").await;
+        scene.until(CLAIMED, 0).await;
+        Ok(())
+    });
+}

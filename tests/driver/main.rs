@@ -85,7 +85,8 @@ fn main() -> ExitCode {
             many_callers_of_two_processes_receive_each_message_once
             a_claim_that_grows_old_takes_no_connection_from_its_own_caller
             a_claim_goes_on_while_those_that_wait_for_it_hold_every_connection
-            a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_way;
+            a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_way
+            a_claim_that_fails_in_the_server_holds_no_group;
         Postgres plans: no_plan_depends_on_statistics a_long_outbox_is_delivered_in_proportion_to_its_length;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation

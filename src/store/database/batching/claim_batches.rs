@@ -331,12 +331,13 @@ impl Database {
             .into_iter()
             .map(|(folded_name, asked)| {
                 let rows = answers.next().unwrap_or_else(|| Err(no_answer()));
-                is_lost |= matches!(&rows, Err(failure) if !failure.is_link_usable);
-                (folded_name, asked, rows)
+                let shares = rows.and_then(|rows| Share::all(asked.len(), rows).map_err(|_| no_answer()));
+                is_lost |= matches!(&shares, Err(failure) if may_hold_groups(failure));
+                (folded_name, asked, shares)
             })
             .collect();
-        for (folded_name, asked, rows) in given {
-            self.deal_out_claims(&folded_name, asked, rows, (!is_lost).then_some((desk, session)));
+        for (folded_name, asked, shares) in given {
+            self.deal_out_claims(&folded_name, asked, shares, (!is_lost).then_some((desk, session)));
         }
         is_lost
     }
@@ -345,12 +346,11 @@ impl Database {
         self: &Arc<Self>,
         folded_name: &str,
         asked: Vec<Asked>,
-        rows: Linked<Vec<SqlRow>>,
+        shares: Linked<Vec<Share>>,
         session: Option<(usize, u64)>,
     ) {
         let queue = self.receives.queue(folded_name, || self.board.queue(folded_name));
         let is_batch = asked.len() > 1;
-        let shares = rows.map_err(Error::from).and_then(|rows| Share::all(asked.len(), rows));
         let (Ok(shares), Some((desk, session))) = (shares, session) else {
             queue.scan_start().reset();
             // RECEIVE gives the error.
@@ -531,6 +531,13 @@ fn lost() -> Error {
         Code::SERVER_UNREACHABLE,
         "the connection that held the messages of this transaction was lost; the transaction was rolled back, run it again",
     )
+}
+
+/// Whether a session may hold groups that no transaction of this process has claimed: their locks are the session's, so a
+/// failure after the first of them frees none. The refusals of `claim_batch` come before.
+fn may_hold_groups(failure: &Failure) -> bool {
+    let is_refusal = matches!(failure.error.code(), Code::QUEUE_DISABLED | Code::OBJECT_NOT_FOUND);
+    !(failure.is_link_usable && is_refusal)
 }
 
 /// The server gives one answer for each call.
