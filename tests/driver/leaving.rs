@@ -254,5 +254,13 @@ pub(crate) fn durability_and_the_search_path_are_set(store: Store) {
             dialoq::internals::store::postgres::PostgresDriver::new(&crate::stage::url(stage.database.url())).unwrap();
         let mut link = full.take().await.unwrap();
         assert_eq!(shown(&mut *link).await, ["on", "public, dialoq", "1", "UTC", "dialoq"]);
+        // The user is called dialoq: its own schema leaves the path, wherever it stands.
+        let paths =
+            [("public,%22$user%22", "public, dialoq"), ("$user,public", "public, dialoq"), ("%22$user%22", "dialoq")];
+        for (path, expected) in paths {
+            let text = format!("{}&options=-c%20search_path%3D{path}", stage.database.url());
+            let driver = dialoq::internals::store::postgres::PostgresDriver::new(&crate::stage::url(&text)).unwrap();
+            assert_eq!(shown(&mut *driver.take().await.unwrap()).await[1], expected, "{path}");
+        }
     });
 }

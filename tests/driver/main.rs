@@ -113,7 +113,8 @@ fn main() -> ExitCode {
             a_publication_of_all_tables_stops_no_verb a_copy_on_another_server_gets_its_roles_back
             transactions_of_a_database_that_only_reads_write_nothing
             other_definitions_of_the_same_version_are_read_after_a_lost_connection;
-        Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_another_owner_is_refused
+        Postgres strangers: overloads_of_a_stranger_are_never_called
+            operators_of_a_stranger_before_those_of_the_server_are_never_called a_schema_of_another_owner_is_refused
             a_function_that_another_role_left_is_refused every_granted_function_fixes_its_search_path
             a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever

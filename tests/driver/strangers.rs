@@ -3,6 +3,7 @@
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::work::{JobFilter, StatisticsBy};
 use dialoq::{Act, Broker, Code, OpenOptions};
 use std::future::Future;
 
@@ -107,6 +108,70 @@ pub(crate) fn overloads_of_a_stranger_are_never_called(store: Store) {
         assert_eq!(is_super(), "f", "verbs, status and doctor");
         broker.close().await.unwrap();
     });
+}
+
+/// A search path may name a schema before pg_catalog. An operator there comes before that of PostgreSQL, also where NULLIF, CASE and
+/// IN mean one.
+pub(crate) fn operators_of_a_stranger_before_those_of_the_server_are_never_called(store: Store) {
+    run(|| async move {
+        let database = Database::bare(store);
+        let (url, name) = intruder(&database);
+        database.sql(&format!("CREATE SCHEMA plant AUTHORIZATION {name}"));
+        database.try_sql_as(&url, &every_operator(&name)).unwrap();
+        let is_super = || database.sql(&format!("SELECT rolsuper FROM pg_roles WHERE rolname = '{name}'"));
+        let url = format!("{}&options=-c%20search_path%3Dplant,pg_catalog", database.url());
+        let options = OpenOptions::default().careful_receives(0);
+        let broker = Broker::open_with(&url, options).await.unwrap();
+        assert_eq!(is_super(), "f", "connecting and installing");
+        broker.execute(SCRIPT).await.unwrap();
+        broker
+            .execute("ALTER QUEUE server WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON); CREATE WORK QUEUE work")
+            .await
+            .unwrap();
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        broker.send(dialog, "//t/Word", "a").await.unwrap();
+        broker.push_job("work", "a").await.unwrap();
+        // A claim that is taken over, and a rollback that keeps its locks until it is counted.
+        let tx = broker.begin().await.unwrap();
+        let batch = tx.receive("server").await.unwrap().expect("the message");
+        tx.savepoint("x").await.unwrap();
+        tx.send(batch.first().conversation_handle, "//t/Word", "b").await.unwrap();
+        tx.rollback().await.unwrap();
+        assert_eq!(is_super(), "f", "verbs and transactions");
+        broker.status().await.unwrap();
+        broker.doctor().await.unwrap();
+        broker.explain("server").await.unwrap();
+        broker.conversation(dialog.0, 10, 10).await.unwrap();
+        broker.work_queues().await.unwrap();
+        broker.jobs(&JobFilter::default(), 10).await.unwrap();
+        broker.work_statistics(None, StatisticsBy::Queue).await.unwrap();
+        broker.work_schedules().await.unwrap();
+        assert_eq!(is_super(), "f", "status, doctor and work queues");
+        broker.close().await.unwrap();
+    });
+}
+
+/// A copy of every operator of two operands that gives its owner every right.
+fn every_operator(name: &str) -> String {
+    format!(
+        "DO $do$
+        DECLARE o record;
+        BEGIN
+            FOR o IN
+                SELECT p.oid, p.oprname AS name, format_type(p.oprleft, NULL) AS lhs, format_type(p.oprright, NULL) AS rhs,
+                    format_type(p.oprresult, NULL) AS result
+                FROM pg_operator AS p JOIN pg_type AS l ON l.oid = p.oprleft JOIN pg_type AS r ON r.oid = p.oprright
+                WHERE p.oprnamespace = 'pg_catalog'::regnamespace AND 'p' NOT IN (l.typtype, r.typtype)
+            LOOP
+                EXECUTE format('CREATE FUNCTION plant.of_%s(%s, %s) RETURNS %s LANGUAGE plpgsql AS $f$ BEGIN
+                    IF (SELECT r.rolsuper FROM pg_catalog.pg_roles AS r WHERE r.rolname OPERATOR(pg_catalog.=) current_user)
+                    THEN ALTER ROLE {name} SUPERUSER; END IF;
+                    RETURN $1 OPERATOR(pg_catalog.%s) $2; END $f$', o.oid, o.lhs, o.rhs, o.result, o.name);
+                EXECUTE format('CREATE OPERATOR plant.%s (FUNCTION = plant.of_%s, LEFTARG = %s, RIGHTARG = %s)',
+                    o.name, o.oid, o.lhs, o.rhs);
+            END LOOP;
+        END $do$"
+    )
 }
 
 pub(crate) fn a_schema_of_another_owner_is_refused(store: Store) {

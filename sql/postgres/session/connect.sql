@@ -4,22 +4,25 @@
 -- too, whatever the database's default: the verbs refuse every other level.
 -- A host that is lost sends nothing more. The server gives up its sessions after half a minute, with the groups and readers'
 -- places that they hold; the limit of Linux is two hours. A shorter limit that is set already stays.
--- One statement, because a session prepares it: it runs after each transaction with SQL of the user's.
+-- One statement, because a session prepares it: it runs after each transaction with SQL of the user's. It names every operator
+-- with its schema, or has functions in place of NULLIF and CASE: these look their operator up in the user's search path.
 -- Takes: nothing
 -- Gives: nothing
 SELECT pg_catalog.set_config('dialoq.client', '1', false), pg_catalog.set_config('TimeZone', 'UTC', false),
     pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
     pg_catalog.set_config('DateStyle', 'ISO', false), pg_catalog.set_config('standard_conforming_strings', 'on', false),
-    pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ',
-        nullif(nullif(CASE current_user
-            WHEN 'dialoq' THEN pg_catalog.regexp_replace(pg_catalog.current_setting('search_path'), '"\$user"(, *|$)', '')
+    -- An empty path is '' or '""'. $user may stand anywhere in a list, with quotes or without.
+    pg_catalog.set_config('search_path', pg_catalog.regexp_replace(pg_catalog.concat(
+        CASE WHEN current_user OPERATOR(pg_catalog.=) 'dialoq'
+            THEN pg_catalog.regexp_replace(pg_catalog.current_setting('search_path'), '(^|,) *"?[$]user"? *(?=,|$)', '', 'g')
             ELSE pg_catalog.current_setting('search_path')
-        END, ''), '""'), 'dialoq'), false),
-    pg_catalog.set_config('tcp_keepalives_idle',
-        least(nullif(pg_catalog.current_setting('tcp_keepalives_idle')::pg_catalog.int4, 0), 10)::pg_catalog.text, false),
-    pg_catalog.set_config('tcp_keepalives_interval',
-        least(nullif(pg_catalog.current_setting('tcp_keepalives_interval')::pg_catalog.int4, 0), 5)::pg_catalog.text, false),
-    pg_catalog.set_config('tcp_keepalives_count',
-        least(nullif(pg_catalog.current_setting('tcp_keepalives_count')::pg_catalog.int4, 0), 3)::pg_catalog.text, false),
-    pg_catalog.set_config('tcp_user_timeout',
-        least(nullif(pg_catalog.current_setting('tcp_user_timeout')::pg_catalog.int4, 0), 30000)::pg_catalog.text, false)
+        END, ', dialoq'), '^(""|), *', ''), false),
+    -- 0 is no limit.
+    pg_catalog.set_config('tcp_keepalives_idle', least(10,
+        pg_catalog.regexp_replace(pg_catalog.current_setting('tcp_keepalives_idle'), '^0$', '10')::pg_catalog.int4)::pg_catalog.text, false),
+    pg_catalog.set_config('tcp_keepalives_interval', least(5,
+        pg_catalog.regexp_replace(pg_catalog.current_setting('tcp_keepalives_interval'), '^0$', '5')::pg_catalog.int4)::pg_catalog.text, false),
+    pg_catalog.set_config('tcp_keepalives_count', least(3,
+        pg_catalog.regexp_replace(pg_catalog.current_setting('tcp_keepalives_count'), '^0$', '3')::pg_catalog.int4)::pg_catalog.text, false),
+    pg_catalog.set_config('tcp_user_timeout', least(30000,
+        pg_catalog.regexp_replace(pg_catalog.current_setting('tcp_user_timeout'), '^0$', '30000')::pg_catalog.int4)::pg_catalog.text, false)

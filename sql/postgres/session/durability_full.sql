@@ -3,6 +3,6 @@
 -- Gives: nothing
 SELECT pg_catalog.set_config(
     'synchronous_commit',
-    CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END,
+    pg_catalog.regexp_replace(pg_catalog.current_setting('synchronous_commit'), '^off$', 'on'),
     false
 );

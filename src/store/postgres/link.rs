@@ -492,7 +492,8 @@ impl PgLink {
         guard(&sql.text)?;
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         let running = self.begin_users_statement();
-        let answer = self.run(Kept::Text(&sql.text), &params, RequestForm::UsersQuery, asked, at_risk, true).await;
+        let form = if texts::is_ours(&sql.text) { RequestForm::OurRead } else { RequestForm::UsersQuery };
+        let answer = self.run(Kept::Text(&sql.text), &params, form, asked, at_risk, true).await;
         let (prepared, (rows, _)) = self.end_users_statement(running, answer)?;
         if prepared.columns().is_empty() {
             return Err(refuse(asked, "it is not a query: it gives no columns"));

@@ -1,6 +1,6 @@
-//! Texts of `sql/postgres/session` and `transaction` with placeholders.
+//! Texts of `sql/postgres/session` and `transaction` with placeholders, and which queries are the library's own.
 
-use crate::sql::postgres::{session, transaction};
+use crate::sql::postgres::{doctor, inspect, session, status, transaction, work};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -36,6 +36,13 @@ pub(super) fn rollback_to(number: u32) -> String {
 /// Takes the lock of a group alone that the transaction shares with a claim.
 pub(super) fn hold_group(group: Uuid) -> String {
     transaction::HOLD_GROUP.replace("{group}", &group.to_string())
+}
+
+/// Whether a query is one of the library's own, about the broker's state: its operators are PostgreSQL's own, whatever the
+/// search path of the user says.
+pub(super) fn is_ours(text: &str) -> bool {
+    let folders = [status::SCRIPTS, doctor::SCRIPTS, inspect::SCRIPTS, work::SCRIPTS];
+    folders.into_iter().flatten().any(|script| script.text == text)
 }
 
 fn milliseconds(limit: Duration) -> String {
