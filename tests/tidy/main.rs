@@ -241,6 +241,34 @@ fn every_example_is_in_the_list_of_examples() {
     assert!(unnamed.is_empty(), "examples that examples/README.md does not name: {unnamed:?}");
 }
 
+/// A session may have set `standard_conforming_strings = off`. PostgreSQL reads the body of a function by the setting of the
+/// session that calls it.
+#[test]
+fn backslashes_for_postgres_stand_in_escape_strings() {
+    let plain: Vec<String> = files(&root().join("sql/postgres"), "sql")
+        .iter()
+        .flat_map(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            let lines: Vec<_> = text.lines().filter(|line| has_plain_backslash(line)).map(str::to_owned).collect();
+            lines.into_iter().map(|line| format!("{}: {}", shown(file), line.trim()))
+        })
+        .collect();
+    assert!(plain.is_empty(), "a backslash in no E'...' literal: {plain:#?}");
+    assert!(has_plain_backslash(r"RETURN E'\\x' || '\x';") && !has_plain_backslash(r"RETURN E'\\x' || 'x'; -- \x"));
+}
+
+fn has_plain_backslash(line: &str) -> bool {
+    let code = line.split("--").next().unwrap_or_default();
+    let mut parts = code.split('\'');
+    let mut before = "";
+    let mut is_literal = false;
+    parts.any(|part| {
+        let is_plain = part.contains('\\') && !(is_literal && before.ends_with('E'));
+        (before, is_literal) = (part, !is_literal);
+        is_plain
+    })
+}
+
 fn shown(file: &Path) -> String {
     file.strip_prefix(root()).unwrap_or(file).display().to_string()
 }

@@ -56,10 +56,10 @@ DECLARE
     v_low integer;
     v_start integer := 0;
 BEGIN
-    IF substr(p_body, 1, 2) = '\xfffe' THEN
+    IF substr(p_body, 1, 2) = E'\\xfffe' THEN
         v_low := 0;
         v_start := 2;
-    ELSIF substr(p_body, 1, 2) = '\xfeff' THEN
+    ELSIF substr(p_body, 1, 2) = E'\\xfeff' THEN
         v_low := 1;
         v_start := 2;
     ELSIF length(p_body) >= 2 AND get_byte(p_body, 1) = 0 THEN
@@ -87,7 +87,7 @@ BEGIN
         ) AS u
         WHERE u.unit NOT BETWEEN 56320 AND 57343;
     END IF;
-    RETURN regexp_replace(ltrim(v_text, U&'\FEFF'), '^<\?xml\s[^>]*\?>', '');
+    RETURN regexp_replace(ltrim(v_text, E'\uFEFF'), '^<[?]xml[[:space:]][^>]*[?]>', '');
 END $$;
 
 -- Sends a message of an endpoint, or gives the error and writes no row. The caller holds the group's lock. With p_is_check it

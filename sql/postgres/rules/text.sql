@@ -49,8 +49,8 @@ DECLARE
     v_hex text;
 BEGIN
     IF octet_length(p_text) = length(p_text) THEN
-        RETURN '\xfffe'::bytea
-            || decode(regexp_replace(encode(convert_to(p_text, 'UTF8'), 'hex'), '(..)', '\100', 'g'), 'hex');
+        RETURN E'\\xfffe'::bytea
+            || decode(regexp_replace(encode(convert_to(p_text, 'UTF8'), 'hex'), '(..)', E'\\100', 'g'), 'hex');
     END IF;
     SELECT string_agg(
             CASE WHEN u.code < 65536 THEN dialoq.utf16_unit(u.code)
@@ -62,7 +62,7 @@ BEGIN
         SELECT ascii(c.character) AS code, c.place
         FROM string_to_table(p_text, NULL) WITH ORDINALITY AS c (character, place)
     ) AS u;
-    RETURN '\xfffe'::bytea || decode(v_hex, 'hex');
+    RETURN E'\\xfffe'::bytea || decode(v_hex, 'hex');
 END $$;
 
 -- One unit of UTF-16LE, in hexadecimal digits.
@@ -84,7 +84,7 @@ LANGUAGE sql IMMUTABLE AS $$
         '<?xml version="1.0"?><Error xmlns="http://schemas.microsoft.com/SQL/ServiceBroker/Error"><Code>' || p_code
         || '</Code><Description>'
         -- XML 1.0 has no way to write the other control characters.
-        || regexp_replace(dialoq.xml_text(p_description), '[\u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufffe\uffff]', U&'\FFFD', 'g')
+        || regexp_replace(dialoq.xml_text(p_description), E'[\\u0001-\\u0008\\u000b\\u000c\\u000e-\\u001f\\u007f-\\u009f\\ufffe\\uffff]', E'\uFFFD', 'g')
         || '</Description></Error>')
 $$;
 

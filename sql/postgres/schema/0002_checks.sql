@@ -25,8 +25,8 @@ ALTER TABLE dialoq.conversation_priority ADD CHECK (priority BETWEEN 1 AND 10);
 
 -- A verdict that an earlier version took from a caller as it was: the body counts as rejected.
 UPDATE dialoq.transmission SET body_fault = '-8430|the body was rejected, and the reason is not known'
-WHERE body_fault <> '' AND body_fault !~ '^-(8430|9615)\|';
-ALTER TABLE dialoq.transmission ADD CHECK (body_fault = '' OR body_fault ~ '^-(8430|9615)\|');
+WHERE body_fault <> '' AND body_fault !~ '^-(8430|9615)[|]';
+ALTER TABLE dialoq.transmission ADD CHECK (body_fault = '' OR body_fault ~ '^-(8430|9615)[|]');
 
 -- The transaction that received, so that its rollback is counted only if it was rolled back.
 ALTER TABLE dialoq.receive_attempt ADD COLUMN receiver_xid xid8;

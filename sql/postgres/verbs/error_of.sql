@@ -15,7 +15,7 @@ DECLARE
 BEGIN
     -- UTF-16LE with its byte-order mark. A description has at most 3000 characters.
     IF p_message_body IS NULL OR length(p_message_body) > 65536 OR length(p_message_body) % 2 <> 0
-        OR substring(p_message_body FOR 2) <> '\xfffe'
+        OR substring(p_message_body FOR 2) <> E'\\xfffe'
     THEN
         RETURN;
     END IF;
