@@ -300,7 +300,7 @@ impl Engine {
         let started = Instant::now();
         let mut batch = std::mem::take(&mut write.spare);
         // Dropped before the batch, so that a caller whose sender is dropped finds the failure.
-        let _on_panic = OnPanic(self);
+        let _on_panic = OnPanic::new(self);
         // A caller on its own thread leaves the statements of users to the writer, which they have woken.
         if by_writer && !self.rehearse(write) {
             write.spare = batch;
@@ -658,12 +658,23 @@ impl Engine {
 }
 
 /// Fails the store if the thread panics while it holds this.
-struct OnPanic<'e>(&'e Engine);
+struct OnPanic<'e> {
+    engine: &'e Engine,
+    /// A panic of the application drops a transaction, and its rollback may be written by that thread. Such a panic failed the
+    /// store.
+    was_panicking: bool,
+}
+
+impl<'e> OnPanic<'e> {
+    fn new(engine: &'e Engine) -> Self {
+        Self { engine, was_panicking: std::thread::panicking() }
+    }
+}
 
 impl Drop for OnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.fail_after_panic();
+        if std::thread::panicking() && !self.was_panicking {
+            self.engine.fail_after_panic();
         }
     }
 }

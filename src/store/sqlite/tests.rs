@@ -13,6 +13,7 @@ use std::time::Duration;
 mod bounds;
 mod kept_statements;
 mod locks;
+mod panics;
 mod refused_commits;
 mod reopening;
 mod unwritten;
@@ -628,44 +629,6 @@ async fn every_definition_is_read_back_as_it_was_made() {
         assert_eq!(format!("{:#?}", store.catalog()), made, "after {script}");
         store.close().await.unwrap();
     }
-}
-
-#[tokio::test]
-async fn a_thread_that_panics_while_it_writes_fails_the_callers_and_leaves_none_waiting() {
-    let _limit = crate::testing::limit();
-    for is_lone in [false, true] {
-        let store = defined(SqliteOptions::new(Location::Memory)).await;
-        let handle = begin(&store).await;
-        // A lone caller writes on its own thread, all others leave it to the writer.
-        for _ in 0..if is_lone { 20 } else { 0 } {
-            store.submit(vec![send(handle, "x")]).await.unwrap();
-        }
-        let engine = store.engine.clone();
-        let panicked = std::thread::spawn(move || {
-            let _write = engine.write.lock().unwrap();
-            panic!("asked for");
-        });
-        assert!(panicked.join().is_err());
-        for _ in 0..3 {
-            let error = store.submit(vec![send(handle, "never")]).await.unwrap_err();
-            assert_eq!(error.code(), Code::STORE_POISONED, "{error}");
-        }
-        assert!(store.close().await.is_err());
-    }
-}
-
-#[tokio::test]
-async fn a_batch_that_panics_fails_its_callers_and_later_ones() {
-    let _limit = crate::testing::limit();
-    let store = defined(SqliteOptions::new(Location::Memory)).await;
-    // A read for an answer that is not there: the next batch but one panics.
-    store.engine.write.lock().unwrap().spare.reads.push(batch::PendingRead { at: 0, answer: 99, slot: 0 });
-    store.submit(vec![dialog()]).await.unwrap();
-    for _ in 0..2 {
-        let error = store.submit(vec![dialog()]).await.unwrap_err();
-        assert_eq!(error.code(), Code::STORE_POISONED, "{error}");
-    }
-    assert!(store.close().await.is_err());
 }
 
 #[tokio::test]
