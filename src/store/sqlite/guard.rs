@@ -90,8 +90,11 @@ fn judge(context: &AuthContext<'_>) -> Authorization {
     }
     let verdict = match context.action {
         A::Transaction { .. } | A::Savepoint { .. } | A::Attach { .. } | A::Detach { .. } => true,
-        // Pragmas that only list tables, columns and indexes are allowed. FTS5 itself reads data_version.
-        A::Pragma { pragma_name: "application_id" | "user_version" | "data_version", pragma_value: None } => false,
+        // Pragmas that only list tables, columns and indexes are allowed. FTS5 itself reads data_version, an R-tree page_size.
+        A::Pragma {
+            pragma_name: "application_id" | "user_version" | "data_version" | "page_size",
+            pragma_value: None,
+        } => false,
         A::Pragma { pragma_name, .. } => !(pragma_name.ends_with("_info") || pragma_name.ends_with("_list")),
         // They would stay on the one connection that writes, and hide tables of the same name from every other caller.
         A::CreateTempTable { .. }
@@ -188,6 +191,8 @@ mod tests {
             ("table_info", Some("t"), Authorization::Allow),
             ("index_list", Some("t"), Authorization::Allow),
             ("user_version", None, Authorization::Allow),
+            ("page_size", None, Authorization::Allow),
+            ("page_size", Some("512"), Authorization::Deny),
             ("user_version", Some("2"), Authorization::Deny),
             ("journal_mode", None, Authorization::Deny),
             ("writable_schema", Some("on"), Authorization::Deny),

@@ -9,6 +9,7 @@ use super::limit::{Caller, Limits};
 use super::moment::Moment;
 use super::script::{self, Done, Form, Reported, Script, SharedScript, Step};
 use crate::error::{Code, Error, Result};
+use crate::sql::sqlite::read::CURRENT_SCHEMA;
 use crate::sql::sqlite::transaction::{RELEASE, RESET_LAST_ROW, ROLLBACK_TO, SAVEPOINT};
 use crate::store::url::LARGEST_BODY_BYTES;
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
@@ -222,13 +223,22 @@ fn is_of_the_run(error: &Error) -> bool {
 
 /// Runs the statements of a transaction again; 1205 if one gives another result than its caller got.
 fn replay(side: &WriteSide, script: &Script, caller: Option<&Caller>, facts: SchemaFacts) -> Result<Result<()>> {
+    let may_read_last_row = script.reads_last_row() || facts.may_read_last_row;
     // The table for it is in the temporary database, whose transactions and savepoints cost as much again.
-    if script.reads_last_row() || facts.may_read_last_row || facts.has_virtual_tables {
+    if may_read_last_row || facts.has_virtual_tables {
         side.run(RESET_LAST_ROW).map_err(writing)?;
     }
     for step in &script.steps {
         if let Err(refusal) = repeat(side, step, caller)? {
             return Ok(Err(refusal));
+        }
+        // changes() counts what a virtual table writes to its own tables, so it must write when it did the first time.
+        if may_read_last_row
+            && step.has_written
+            && facts.has_virtual_tables
+            && let Err(error) = write_virtual_tables(&side.connection)
+        {
+            return Ok(Err(user(&step.statement.text, &error).caused_by(error)));
         }
     }
     Ok(Ok(()))
@@ -392,7 +402,7 @@ fn hash(value: ValueRef<'_>, digest: &mut DefaultHasher) {
 
 /// Checks a statement without running it.
 pub(super) fn check(connection: &Connection, guard: &Guard, statement: &SqlStatement) -> Result<()> {
-    guard.guarded(|| prepare(connection, statement).map(drop))
+    guard.guarded(|| with_current_schema(connection, statement, || prepare(connection, statement).map(drop)))
 }
 
 /// Runs a query.
@@ -426,11 +436,28 @@ pub(super) fn try_query(
 }
 
 fn read_only(connection: &Connection, statement: &SqlStatement) -> Result<Option<SqlRows>> {
-    let prepared = prepare(connection, statement)?;
-    if !prepared.readonly() {
-        return Ok(None);
-    }
-    Ok(Some(run_one(connection, prepared, statement, Keep::Rows, false)?.rows))
+    with_current_schema(connection, statement, || {
+        let prepared = prepare(connection, statement)?;
+        if !prepared.readonly() {
+            return Ok(None);
+        }
+        Ok(Some(run_one(connection, prepared, statement, Keep::Rows, false)?.rows))
+    })
+}
+
+/// Prepares and runs a statement on a reading connection, with the schema as it is now. SQLite prepares a statement with the
+/// schema that the connection has in memory: after an ALTER TABLE a query gave the columns of before, and a DROP and a CREATE
+/// of one name were refused.
+fn with_current_schema<T>(
+    connection: &Connection,
+    statement: &SqlStatement,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let failed = |error| refused(statement, error);
+    let mut schema = connection.prepare_cached(CURRENT_SCHEMA).map_err(failed)?;
+    let mut held = schema.query([]).map_err(failed)?;
+    held.next().map_err(failed)?;
+    work()
 }
 
 /// A statement that is ready to run.

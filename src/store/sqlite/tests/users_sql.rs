@@ -329,3 +329,67 @@ async fn a_statement_of_nothing_but_comments_is_refused_as_such() {
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select n from t").await, 3);
 }
+
+/// The columns and the values of a query outside a transaction.
+async fn table(store: &SqliteStore, text: &str) -> (Vec<String>, Vec<Vec<SqlValue>>) {
+    let found = store.query(sql(text)).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+    (found.columns.to_vec(), found.rows.iter().map(|row| row.values().to_vec()).collect())
+}
+
+/// Queries, and the first look at a statement, use connections that learn of a change of the schema when they next read.
+#[tokio::test]
+async fn the_next_query_and_the_next_statement_have_the_schema_that_the_last_one_made() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    store.run_sql(sql("create table t (a)")).await.unwrap();
+    store.run_sql(sql("insert into t values (1)")).await.unwrap();
+    for (text, columns) in [
+        ("alter table t add column b default 2", &["a", "b"][..]),
+        ("alter table t rename column b to c", &["a", "c"]),
+        ("alter table t drop column c", &["a"]),
+    ] {
+        store.run_sql(sql(text)).await.unwrap();
+        let (names, values) = table(&store, "select * from t").await;
+        assert_eq!((names, values[0].len()), (columns.iter().map(|&name| name.to_owned()).collect(), columns.len()));
+        let mut tx = store.begin().await.unwrap();
+        assert_eq!(rows(&mut tx, "select * from t").await, values, "{text}");
+    }
+    for definitions in [
+        ["alter table t add column b", "alter table t drop column b"],
+        ["create trigger r after insert on t begin select 1; end", "drop trigger r"],
+        ["create index i on t (a)", "drop index i"],
+        ["alter table t rename to u", "alter table u rename to t"],
+    ] {
+        for text in [definitions, definitions].concat() {
+            store.run_sql(sql(text)).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+    }
+}
+
+/// A full-text index writes its own tables at each savepoint, and changes() counts those rows.
+#[tokio::test]
+async fn the_number_of_changes_after_a_statement_on_a_full_text_index_is_no_conflict() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create virtual table words using fts5(body)", "create table t (n)"]).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("insert into words values ('one'), ('two'), ('three')")).await.unwrap();
+    let reported = rows(&mut tx, "select changes()").await;
+    other_commit(&store).await;
+    tx.sql(sql("insert into t values (1), (2)")).await.unwrap();
+    assert_eq!(rows(&mut tx, "select changes()").await, [[SqlValue::Integer(2)]]);
+    other_commit(&store).await;
+    tx.commit().await.unwrap_or_else(|error| panic!("after {reported:?}: {error}"));
+}
+
+#[tokio::test]
+async fn an_r_tree_can_be_made_and_used() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create virtual table area using rtree(id, west, east)"]).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("insert into area values (1, 0.5, 2), (2, 5, 7)")).await.unwrap();
+    other_commit(&store).await;
+    assert_eq!(rows(&mut tx, "select id from area where west < 3").await, [[SqlValue::Integer(1)]]);
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select id from area where east > 3").await, 2);
+}
