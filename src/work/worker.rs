@@ -485,22 +485,24 @@ impl<T: Send + 'static> Reader<T> {
                 }
             }
         };
-        match ended {
+        let (reason, then) = match ended {
             Ended::Done(result) => {
                 let completed = match complete(broker, &job, result).await {
                     Err(error) if self.is_completed(&job, &error).await => Ok(()),
                     completed => completed,
                 };
-                self.note(&job, completed)?;
-            }
-            Ended::Failed(reason, then) => {
-                self.note_failure(&job, &reason);
-                match report_failure(broker, &job, reason, then).await {
-                    Err(error) if !is_lost(&error) => return Err(error),
-                    // A job that was lost meanwhile has failed already.
-                    Ok(_) | Err(_) => {}
+                match self.note(&job, completed)? {
+                    None => return Ok(true),
+                    Some(refused) => refused,
                 }
             }
+            Ended::Failed(reason, then) => (reason, then),
+        };
+        self.note_failure(&job, &reason);
+        match report_failure(broker, &job, reason, then).await {
+            Err(error) if !is_lost(&error) => return Err(error),
+            // A job that was lost meanwhile has failed already.
+            Ok(_) | Err(_) => {}
         }
         Ok(true)
     }
@@ -524,23 +526,28 @@ impl<T: Send + 'static> Reader<T> {
             self.note_failure(&job, "its handler kept the transaction; the job is given back when it lets go");
             return Ok(true);
         };
-        match ended {
+        let (reason, then) = match ended {
             Ended::Done(result) => {
                 let completed = match complete(&tx, &job, result).await {
                     // The transaction holds the job, so only its handler can have reported it.
                     Err(error) if [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN].contains(&error.code()) => Ok(()),
                     completed => completed,
                 };
-                self.note(&job, if completed.is_ok() { tx.commit().await } else { completed })?;
+                match completed {
+                    Ok(()) => return self.note(&job, tx.commit().await).map(|_| true),
+                    Err(error) => match self.note(&job, Err(error))? {
+                        None => return Ok(true),
+                        Some(refused) => refused,
+                    },
+                }
             }
-            Ended::Failed(reason, then) => {
-                self.note_failure(&job, &reason);
-                // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
-                tx.rollback_to(BEFORE_HANDLER).await?;
-                report_failure(&tx, &job, reason, then).await?;
-                tx.commit().await?;
-            }
-        }
+            Ended::Failed(reason, then) => (reason, then),
+        };
+        self.note_failure(&job, &reason);
+        // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
+        tx.rollback_to(BEFORE_HANDLER).await?;
+        report_failure(&tx, &job, reason, then).await?;
+        tx.commit().await?;
         Ok(true)
     }
 
@@ -590,17 +597,22 @@ impl<T: Send + 'static> Reader<T> {
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, reason, "a job failed");
     }
 
-    /// A job that was cancelled or lost meanwhile is no failure of the reader.
-    fn note(&self, job: &Job, reported: Result<()>) -> Result<()> {
+    /// Counts a job that is done. A job that was cancelled or lost meanwhile is no failure of the reader. A result that is too
+    /// large is one of the attempt: it is returned, to be reported. Such a job came back at the end of its lease, until it was
+    /// dead, and its error did not name the cause.
+    fn note(&self, job: &Job, reported: Result<()>) -> Result<Option<(String, AfterFailure)>> {
         match reported {
             Ok(()) => {
                 self.counters.completed.fetch_add(1, Relaxed);
-                Ok(())
+                Ok(None)
             }
             Err(error) if is_lost(&error) => {
                 self.counters.lost.fetch_add(1, Relaxed);
                 tracing::warn!(job = job.taken.job.0, %error, "a job was lost while its handler ran");
-                Ok(())
+                Ok(None)
+            }
+            Err(error) if error.code() == Code::MESSAGE_TOO_LARGE => {
+                Ok(Some((shortened(error.to_string()), AfterFailure::Policy)))
             }
             Err(error) => Err(error),
         }

@@ -90,6 +90,26 @@ async fn errors_panics_and_bodies_that_do_not_decode_are_failed_attempts() {
 }
 
 #[tokio::test]
+async fn a_result_that_is_too_large_fails_its_attempt_and_is_named() {
+    let _limit = limit();
+    for in_transactions in [false, true] {
+        let broker = Broker::open("sqlite::memory:?max_body_bytes=100").await.unwrap();
+        broker.execute("CREATE WORK QUEUE tasks WITH MAX_ATTEMPTS = 2, RETRY_DELAY_MS = 0").await.unwrap();
+        broker.push_job(TASKS, &1).await.unwrap();
+        let worker = broker.worker(TASKS, async |context, _| {
+            context.keep_result(vec![0; 101]);
+            Ok::<_, String>(())
+        });
+        let worker = if in_transactions { worker.in_transactions() } else { worker }.start();
+        finished(&worker, 2).await;
+        assert_eq!(worker.stop().await.failed, 2);
+        let job = broker.jobs(&dead(), 10).await.unwrap().remove(0);
+        let error = job.last_error.unwrap();
+        assert!(error.contains("the result of a job has 101 bytes"), "in transactions: {in_transactions}, {error}");
+    }
+}
+
+#[tokio::test]
 async fn a_stop_waits_for_handlers_and_takes_nothing_more() {
     let _limit = limit();
     let broker = broker("").await;
