@@ -71,6 +71,33 @@ fn an_owner_closes_while_a_guest_is_stopped() {
 }
 
 #[test]
+fn a_transaction_of_a_guest_may_end_while_its_owner_closes() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        let tx = guest.begin().await.unwrap();
+        let dialog = tx.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+        let closing = tokio::spawn(async move { owner.close().await });
+        while place.socket().exists() {
+            tokio::task::yield_now().await;
+        }
+        // Outside the transaction a call waits for the next owner.
+        let outside = tokio::spawn({
+            let guest = guest.clone();
+            async move { send(&guest, "100").await }
+        });
+        for number in 0..100 {
+            tx.send(dialog, "DEFAULT", &number.to_string()).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        closing.await.unwrap().unwrap();
+        outside.await.unwrap().unwrap();
+        assert_eq!(numbers(&guest).await, (0..101).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn what_a_guest_has_begun_ends_when_its_owner_closes() {
     run(async || {
         let place = Place::new();

@@ -52,7 +52,7 @@ pub(super) struct Client {
     is_lost: AtomicBool,
     /// Signalled when the owner closes.
     closing: Notify,
-    /// Signalled when the owner closes and the last caller has its answer.
+    /// Signalled when the owner closes, the last caller has its answer and the last transaction has ended.
     finished: Notify,
 }
 
@@ -73,6 +73,8 @@ struct Waiting {
     /// Whether the owner closes: it refuses what it has not read yet, and ends the connection after the last answer.
     is_closing: bool,
     callers: HashMap<u64, oneshot::Sender<Answered>>,
+    /// Transactions with something to commit, or with a step under way: they may end while the owner closes.
+    transactions: HashSet<u64>,
 }
 
 /// An answer, and the version of the definitions that its caller may expect.
@@ -225,10 +227,10 @@ impl Client {
         Ok(())
     }
 
-    /// Ends the connection if the owner closes and no caller waits.
+    /// Ends the connection if the owner closes, no caller waits and no transaction goes on.
     fn finish_if_idle(&self) {
         let waiting = lock(&self.waiting);
-        if waiting.is_closing && waiting.callers.is_empty() {
+        if waiting.is_closing && waiting.callers.is_empty() && waiting.transactions.is_empty() {
             self.finished.notify_one();
         }
     }
@@ -241,6 +243,12 @@ impl Client {
     /// An id for a transaction or the slot of a reader.
     pub(super) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The owner need not wait for a transaction when it closes: it has ended, or has nothing to commit.
+    pub(super) fn let_go(&self, tx: u64) {
+        lock(&self.waiting).transactions.remove(&tx);
+        self.finish_if_idle();
     }
 
     /// Ends the connection for all callers.
@@ -353,7 +361,8 @@ impl Client {
 
     /// Sends a call and waits for its answer. If the future is dropped, the owner drops the call too.
     pub(super) async fn call(&self, call: &Call) -> Result<Answer> {
-        let in_tx = if matches!(call, Call::InTx { .. }) { IN_TX } else { 0 };
+        let tx = if let Call::InTx { tx, .. } = call { Some(*tx) } else { None };
+        let in_tx = if tx.is_some() { IN_TX } else { 0 };
         let id = self.next_id() | in_tx;
         let mut bytes = Vec::new();
         frame::encode(&(id, call), &mut bytes).map_err(|_| {
@@ -366,10 +375,12 @@ impl Client {
         let is_alone = {
             let mut waiting = lock(&self.waiting);
             // A call that came between the last answer and the end of the connection would not know what became of it.
-            if waiting.is_lost || waiting.is_closing {
+            let goes_on = tx.is_some_and(|tx| waiting.transactions.contains(&tx));
+            if waiting.is_lost || waiting.is_closing && !goes_on {
                 // Nothing was sent.
                 return Err(if in_tx == 0 { not_done() } else { owner_gone() });
             }
+            waiting.transactions.extend(tx);
             waiting.callers.insert(id, sender);
             waiting.callers.len() == 1
         };

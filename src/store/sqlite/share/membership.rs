@@ -130,6 +130,20 @@ enum Obstacle {
     Final(Error),
 }
 
+/// Since when an owner has not answered, and whether it shares the file. Many short owners may follow one another, and an attempt
+/// may meet each of them before it has announced itself; so the time counts anew when that changes.
+#[derive(Default)]
+struct Absence(Option<(bool, Instant)>);
+
+impl Absence {
+    /// How long it has lasted.
+    fn lasts(&mut self, is_shared: bool, now: Instant) -> Duration {
+        let since = self.0.filter(|(was_shared, _)| *was_shared == is_shared);
+        let (_, since) = *self.0.insert(since.unwrap_or((is_shared, now)));
+        now.saturating_duration_since(since)
+    }
+}
+
 /// What an opening waits for: the repairs of the file, or why it cannot be used.
 pub(super) type Opened = Sender<Result<Arc<[Repair]>>>;
 
@@ -188,6 +202,7 @@ impl Membership {
             let _ = tokio::time::timeout(LAST_ANSWERS, connections.finish()).await;
             return;
         }
+        let connections = if end == End::Failed { connections } else { connections.drain().await };
         // The socket is gone, so the next owner's is not deleted. What is under way is answered by the store that closes.
         let (closed, ()) = tokio::join!(store.close(), connections.finish());
         lock(&self.closed).get_or_insert(closed);
@@ -251,6 +266,7 @@ impl Membership {
     /// Owns the file, or connects to its owner; `None` if the store is closed, or an opening was refused.
     async fn acquire(&self, opened: &mut Option<Opened>) -> Option<Acquired> {
         let started = Instant::now();
+        let mut absence = Absence::default();
         let mut pause = PAUSES.0;
         let mut refused = None;
         while !self.stopping.borrow().is_asked() {
@@ -270,7 +286,7 @@ impl Membership {
                         let patience = if opened.is_some() { OWNER_ANNOUNCES.0 } else { OWNER_ANNOUNCES.1 };
                         (patience, "it was opened with share=off, or its socket could not be made")
                     };
-                    let is_over = started.elapsed() > patience;
+                    let is_over = absence.lasts(is_shared, Instant::now()) > patience;
                     (
                         if is_over { Error::new(error.code(), format!("{}; {why}", error.message())) } else { error },
                         is_over,
@@ -511,5 +527,20 @@ impl Drop for Taking<'_> {
         {
             remote.client.notify(Call::FreeSlot { slot: self.id });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absence_counts_anew_when_another_owner_has_come() {
+        let mut absence = Absence::default();
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let seen = [(false, 0), (false, 400), (true, 600), (false, 700), (false, 900)];
+        let lasts = seen.map(|(is_shared, ms)| absence.lasts(is_shared, at(ms)).as_millis());
+        assert_eq!(lasts, [0, 400, 0, 0, 200], "no refusal after 500 ms of many owners");
     }
 }

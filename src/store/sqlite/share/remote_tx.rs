@@ -26,7 +26,11 @@ impl RemoteTx {
 
     async fn step(&mut self, step: TxStep) -> Result<Answer> {
         self.is_begun = true;
-        self.client.call(&Call::InTx { tx: self.id, step }).await
+        let answer = self.client.call(&Call::InTx { tx: self.id, step }).await;
+        if answer.as_ref().is_err_and(|error| error.code() == Code::OWNER_GONE) {
+            self.client.let_go(self.id);
+        }
+        answer
     }
 
     async fn done(&mut self, step: TxStep) -> Result<()> {
@@ -42,6 +46,7 @@ impl Drop for RemoteTx {
         if self.is_begun && !self.has_ended {
             self.client.notify(Call::DropTx { tx: self.id });
         }
+        self.client.let_go(self.id);
     }
 }
 
@@ -120,14 +125,17 @@ pub(super) struct SharedTx {
     open: Box<dyn StoreTx>,
     /// The connection that it runs on; none if this process owns the file.
     remote: Option<Arc<RemoteStore>>,
+    /// Its id on that connection.
+    id: u64,
     /// It has done nothing, or only looked for messages, groups or jobs and found none.
     is_untouched: bool,
 }
 
 impl SharedTx {
     pub(super) fn new(membership: Arc<Membership>, remote: Arc<RemoteStore>) -> Self {
-        let open = Box::new(RemoteTx::new(remote.client.clone()));
-        Self { membership, open, remote: Some(remote), is_untouched: true }
+        let open = RemoteTx::new(remote.client.clone());
+        let id = open.id;
+        Self { membership, open: Box::new(open), remote: Some(remote), id, is_untouched: true }
     }
 
     /// Runs a step; again with the next owner if this one goes and the transaction has done nothing. The steps of a
@@ -140,7 +148,14 @@ impl SharedTx {
         loop {
             let done = run(&mut *self.open).await;
             match &done {
-                Ok(found) => self.is_untouched &= found_nothing(found),
+                Ok(found) => {
+                    self.is_untouched &= found_nothing(found);
+                    if self.is_untouched
+                        && let Some(remote) = &self.remote
+                    {
+                        remote.client.let_go(self.id);
+                    }
+                }
                 Err(error) if error.code() == Code::OWNER_GONE && self.is_untouched => {
                     if let Some(lost) = self.remote.take() {
                         self.begin_again(&lost).await?;
@@ -158,7 +173,9 @@ impl SharedTx {
         match self.membership.role().await? {
             Giver::Owner(owned) => self.open = owned.store.begin().await?,
             Giver::Guest(remote) => {
-                self.open = Box::new(RemoteTx::new(remote.client.clone()));
+                let open = RemoteTx::new(remote.client.clone());
+                self.id = open.id;
+                self.open = Box::new(open);
                 self.remote = Some(remote);
             }
         }

@@ -2,16 +2,17 @@
 
 use super::Stop;
 use super::owned::OwnedStore;
-use super::session;
+use super::session::{self, Closing, Draining};
 use super::socket::{self, Listening};
 use crate::store::sqlite::SqliteStore;
 use crate::store::url::Durability;
 use interprocess::local_socket::tokio::{Stream, prelude::*};
+use std::convert::Infallible;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -32,26 +33,37 @@ pub(super) enum End {
 /// The connections of guests.
 pub(super) struct Connections {
     sessions: JoinSet<()>,
-    closing: watch::Sender<bool>,
+    closing: watch::Sender<Closing>,
+    draining: Draining,
+    drained: mpsc::Receiver<Infallible>,
 }
 
 impl Connections {
     fn new() -> Self {
-        Self { sessions: JoinSet::new(), closing: watch::Sender::new(false) }
+        let (draining, drained) = mpsc::channel(1);
+        Self { sessions: JoinSet::new(), closing: watch::Sender::new(Closing::No), draining, drained }
     }
 
     fn start(&mut self, owned: Arc<OwnedStore>, stream: Stream, durability: Durability) {
-        let closing = self.closing.subscribe();
+        let (closing, draining) = (self.closing.subscribe(), self.draining.clone());
         self.sessions.spawn(async move {
-            if let Err(error) = session::serve(owned, stream, durability, closing).await {
+            if let Err(error) = session::serve(owned, stream, durability, closing, draining).await {
                 tracing::warn!(%error, "the connection of another process was ended");
             }
         });
     }
 
+    /// Tells the guests that the owner closes, and waits until their transactions have ended, but not for long.
+    pub(super) async fn drain(mut self) -> Self {
+        self.closing.send_replace(Closing::AfterTransactions);
+        self.draining = mpsc::channel(1).0;
+        while self.drained.recv().await.is_some() {}
+        self
+    }
+
     /// Tells the guests that the owner closes, and answers what they have under way.
     pub(super) async fn finish(mut self) {
-        self.closing.send_replace(true);
+        self.closing.send_if_modified(|closing| std::mem::replace(closing, Closing::AtOnce) == Closing::No);
         while self.sessions.join_next().await.is_some() {}
     }
 }

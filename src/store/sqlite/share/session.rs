@@ -34,7 +34,7 @@ const WRITE_BYTES: usize = 64 * 1024;
 const MOST_TOGETHER: usize = 1024;
 /// Reports of queues that wait for a slow connection; more are put together.
 const MOST_REPORTS: usize = 64;
-/// How long a guest may take to end the connection after the owner has announced that it closes.
+/// How long a guest may take to end its transactions and the connection after the owner has announced that it closes.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How long the calls under way may take then. A store that closes answers them in less.
 const LAST_CALLS: Duration = Duration::from_secs(5);
@@ -58,16 +58,36 @@ const MOST_SLOTS: usize = 64 * 1024;
 /// Bytes of answers that the guest has not read. With more, its next requests wait.
 const MOST_UNSENT: usize = 64 * 1024 * 1024;
 
+/// Whether and how an owner ends its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closing {
+    No,
+    /// Transactions that are open may end.
+    AfterTransactions,
+    /// The store takes nothing more.
+    AtOnce,
+}
+
+impl Closing {
+    fn is_announced(&self) -> bool {
+        *self != Self::No
+    }
+}
+
+/// Held by a connection while its transactions may go on.
+pub(super) type Draining = mpsc::Sender<std::convert::Infallible>;
+
 /// Serves a connection until it ends, or until the store does.
 pub(super) async fn serve(
     owned: Arc<OwnedStore>,
     stream: Stream,
     durability: Durability,
-    mut closing: watch::Receiver<bool>,
+    mut closing: watch::Receiver<Closing>,
+    draining: Draining,
 ) -> io::Result<()> {
     tokio::select! {
         greeted = socket::greet_client(&stream, durability) => greeted?,
-        _ = closing.wait_for(|is_closing| *is_closing) => return Ok(()),
+        _ = closing.wait_for(Closing::is_announced) => return Ok(()),
     }
     let stream = Arc::new(stream);
     let (send, to_write) = mpsc::unbounded_channel();
@@ -98,7 +118,7 @@ pub(super) async fn serve(
         tokio::select! {
             // The guest does not take what is written.
             _ = &mut writer => return Ok(()),
-            _ = closing.wait_for(|is_closing| *is_closing) => break Ok(()),
+            _ = closing.wait_for(Closing::is_announced) => break Ok(()),
             read = async {
                 unsent.below(MOST_UNSENT).await;
                 requests.next().await
@@ -109,16 +129,21 @@ pub(super) async fn serve(
             },
         }
     };
-    if *closing.borrow() {
+    let announced = *closing.borrow();
+    if announced.is_announced() {
         session.answers.push(encoded(&FromOwner::Closing));
-        session.drop_transactions();
-        // The guest ends the connection once it has all answers. What it has sent meanwhile is refused as not done.
+        if announced == Closing::AtOnce {
+            session.drop_transactions();
+        }
+        // The guest ends the connection once it has all answers and has ended its transactions.
         let last = async {
             while let Ok(Some(request)) = requests.next().await {
-                session.refuse(request);
+                session.handle_last(request);
             }
         };
         let _ = tokio::time::timeout(LAST_REQUESTS, last).await;
+        session.drop_transactions();
+        drop(draining);
         let _ = tokio::time::timeout(LAST_CALLS, session.finish()).await;
     }
     drop(session);
@@ -330,7 +355,17 @@ impl GuestSession {
         }
     }
 
-    /// Refuses a call that came after the store began to close: it was not done.
+    /// A call that came after the owner has announced that it closes: transactions that are open go on.
+    fn handle_last(&mut self, request: Request) {
+        let goes_on = match &request.call {
+            Call::InTx { tx, .. } => self.transactions.contains_key(tx),
+            Call::DropTx { .. } | Call::Cancel { .. } | Call::GiveBack(_) => true,
+            _ => false,
+        };
+        if goes_on { self.handle(request) } else { self.refuse(request) }
+    }
+
+    /// Refuses a call: it was not done.
     fn refuse(&self, Request { id, call }: Request) {
         match call {
             // Its transaction is gone.

@@ -3,6 +3,7 @@
 use super::frame::{
     self, Answer, Call, FrameBuffer, FromOwner, Greeting, QueueNews, Readers, Request, TxStep, VERSION, WireOutcome,
 };
+use super::remote_tx::RemoteTx;
 use super::*;
 use crate::id::{ConversationHandle, ConversationId, GroupId, JobId, MessageId};
 use crate::protocol::work::{Job, JobState, TakenJob, WorkVerb};
@@ -526,15 +527,11 @@ async fn messages_that_fit_in_no_frame_go_back_with_their_transaction() {
     assert_eq!(too_long.code(), Code::OUT_OF_RANGE, "{too_long}");
 }
 
-/// A call that is made after the owner has said that it closes, while an earlier one is not answered yet.
-#[tokio::test]
-async fn a_call_after_the_owner_has_said_that_it_closes_is_not_sent() {
-    let _limit = crate::testing::limit();
+/// A connection to an owner that the test plays.
+async fn connected(folder: &Path) -> (interprocess::local_socket::tokio::Stream, Arc<client::Client>) {
     use interprocess::local_socket::traits::tokio::Listener as _;
-    use tokio::io::AsyncWriteExt;
-    let folder = tempfile::tempdir().unwrap();
-    SqliteStore::open(options(folder.path())).unwrap().close().await.unwrap();
-    let path = folder.path().join("a.db");
+    SqliteStore::open(options(folder)).unwrap().close().await.unwrap();
+    let path = folder.join("a.db");
     let listening = socket::listen(&path).unwrap();
     let (owner, stream) = tokio::join!(
         async {
@@ -544,10 +541,65 @@ async fn a_call_after_the_owner_has_said_that_it_closes_is_not_sent() {
         },
         socket::connect(&path, Durability::Full)
     );
-    let mut given = options(folder.path());
+    let mut given = options(folder);
     given.create_if_missing = false;
     let reader = crate::store::sqlite::read_only::ReadOnlyStore::open(given.clone()).unwrap();
     let client = client::Client::new(stream.unwrap(), given.board.clone(), reader, Arc::default()).unwrap();
+    (owner, client)
+}
+
+async fn tell(owner: &interprocess::local_socket::tokio::Stream, report: &FromOwner) {
+    use tokio::io::AsyncWriteExt;
+    let mut bytes = Vec::new();
+    frame::encode(report, &mut bytes).unwrap();
+    let mut owner = owner;
+    owner.write_all(&bytes).await.unwrap();
+}
+
+/// The owner waits for the end of the connection before it closes its store.
+#[tokio::test]
+async fn a_guest_ends_the_connection_to_an_owner_that_closes_after_its_last_transaction() {
+    let _limit = crate::testing::limit();
+    for is_refused in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (owner, client) = connected(folder.path()).await;
+        let running = tokio::spawn({
+            let client = client.clone();
+            async move { client.run().await }
+        });
+        let mut sent = FrameBuffer::default();
+        let mut tx = RemoteTx::new(client.clone());
+        let (done, id) = tokio::join!(tx.execute(dialog()), async {
+            let id = until_request(&owner, &mut sent).await;
+            tell(&owner, &FromOwner::Closing).await;
+            client.owner_closes().await;
+            let refusal = || Err(owner_gone().into());
+            let answer = if is_refused { refusal() } else { Ok(Answer::Outcomes(vec![Outcome::Group(None).into()])) };
+            tell(&owner, &FromOwner::Answer { id, definitions: 0, answer }).await;
+            id
+        });
+        assert_eq!(done.is_err(), is_refused, "{done:?}");
+        if !is_refused {
+            let other = RemoteTx::new(client.clone()).execute(dialog()).await;
+            assert_eq!(other.unwrap_err().code(), Code::OWNER_GONE, "another one begins with the next owner");
+            let commit: Box<dyn StoreTx> = Box::new(tx);
+            let (done, _) = tokio::join!(commit.commit(), async {
+                let commit = until_request(&owner, &mut sent).await;
+                assert_ne!(commit, id);
+                tell(&owner, &FromOwner::Answer { id: commit, definitions: 0, answer: Ok(Answer::Done) }).await;
+            });
+            done.unwrap();
+        }
+        running.await.unwrap();
+    }
+}
+
+/// A call that is made after the owner has said that it closes, while an earlier one is not answered yet.
+#[tokio::test]
+async fn a_call_after_the_owner_has_said_that_it_closes_is_not_sent() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (owner, client) = connected(folder.path()).await;
     let running = tokio::spawn({
         let client = client.clone();
         async move { client.run().await }
@@ -558,9 +610,7 @@ async fn a_call_after_the_owner_has_said_that_it_closes_is_not_sent() {
     });
     let mut sent = FrameBuffer::default();
     until_request(&owner, &mut sent).await;
-    let mut closing = Vec::new();
-    frame::encode(&FromOwner::Closing, &mut closing).unwrap();
-    (&mut &owner).write_all(&closing).await.unwrap();
+    tell(&owner, &FromOwner::Closing).await;
     client.owner_closes().await;
     let call = Call::Submit(Vec::new());
     let later = tokio::time::timeout(Duration::from_secs(30), client.call(&call)).await;
@@ -595,9 +645,14 @@ async fn a_file_that_has_the_path_of_the_socket_stays() {
 }
 
 /// Reads until a whole request has arrived.
-async fn until_request(stream: &interprocess::local_socket::tokio::Stream, buffer: &mut FrameBuffer) {
+/// Waits for a unit or a step of a transaction, and gives the id of the call.
+async fn until_request(stream: &interprocess::local_socket::tokio::Stream, buffer: &mut FrameBuffer) -> u64 {
     use tokio::io::AsyncReadExt;
-    while buffer.next::<Request>().unwrap().is_none_or(|request| !matches!(request.call, Call::Submit(_))) {
-        assert_ne!((&mut &*stream).read_buf(buffer.room()).await.unwrap(), 0, "the guest is there");
+    loop {
+        match buffer.next::<Request>().unwrap() {
+            Some(Request { id, call: Call::Submit(_) | Call::InTx { .. } }) => return id,
+            Some(_) => {}
+            None => assert_ne!((&mut &*stream).read_buf(buffer.room()).await.unwrap(), 0, "the guest is there"),
+        }
     }
 }
