@@ -17,6 +17,7 @@ mod globals;
 mod install;
 mod interrupt;
 mod lab;
+mod lines;
 mod many;
 mod move_to;
 mod output;

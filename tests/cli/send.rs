@@ -106,6 +106,37 @@ fn bad_lines_can_be_stepped_over() {
 }
 
 #[test]
+fn with_json_lines_that_are_stepped_over_are_lines_of_json() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let arguments = [&["--json"], SEND_ORDER, &["--keep-going"]].concat();
+    let error = shop.fails_with(1, &arguments, b"{\"body\":\"a\"}\n{oops\n{\"type\":\"//none\"}\n");
+    let errors = lines(&error);
+    let said = |place: usize| errors[place]["error"]["message"].as_str().unwrap_or_default().to_owned();
+    let codes: Vec<_> = errors.iter().map(|error| error["error"]["code"].clone()).collect();
+    assert_eq!(codes, [60028, 8428, 60028], "{error}");
+    assert!(said(0).starts_with("line 2: ") && said(1).starts_with("line 3: "), "{error}");
+}
+
+/// Each of them owns the file for a moment, or works through one that does.
+#[test]
+fn commands_that_run_at_once_on_one_file_all_succeed() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    for round in 0..4 {
+        let bodies: Vec<String> = (0..8).map(|number| format!("{round}-{number}")).collect();
+        let sending: Vec<_> = bodies.iter().map(|body| shop.start(&[SEND_ORDER, &[body.as_str()]].concat())).collect();
+        for sent in sending {
+            let (code, error) = sent.end();
+            assert_eq!((code, error.as_str()), (Some(0), ""));
+        }
+        let mut received = shop.bodies("orders");
+        received.sort_unstable();
+        assert_eq!(received, bodies);
+    }
+}
+
+#[test]
 fn a_dialog_for_a_refused_message_is_not_begun() {
     let _limit = crate::limit();
     let shop = Shop::open();

@@ -155,3 +155,58 @@ fn a_worker_says_what_it_waits_for() {
     assert!(error.contains("waiting for jobs in work queue 'emails', 1 reader; ctrl-C ends\n"), "{error}");
     assert!(error.contains(paused), "{error}");
 }
+
+#[test]
+fn a_reader_of_the_output_that_has_gone_keeps_no_line_from_being_pushed() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    let mut running = shop.start(&["work", "push", "emails"]);
+    drop(running.output.take());
+    let mut input = running.input.take().unwrap();
+    let lines: String = (0..2500).map(|line| format!("{line}\n")).collect();
+    std::io::Write::write_all(&mut input, lines.as_bytes()).unwrap();
+    drop(input);
+    let (code, error) = running.end();
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert_eq!(shop.json(&["--json", "work", "list"])[0]["ready"], 2500);
+}
+
+#[test]
+fn a_refused_line_is_named_and_those_before_it_are_pushed() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    let url = format!("{}?max_body_bytes=9", shop.url());
+    let lines = "\u{feff}one\r\ntwo\n\na line that is too long\nfive\n";
+    let refused = shop.fails_with(1, &["--db", &url, "work", "push", "emails"], lines.as_bytes());
+    assert!(
+        refused.starts_with("error[8459]: line 4 of standard input: ") && refused.contains("before it"),
+        "{refused}"
+    );
+    let jobs = shop.json(&["--json", "work", "take", "emails", "--count", "9"]);
+    let bodies: Vec<_> = jobs.iter().map(|job| job["body"].as_str().unwrap_or_default()).collect();
+    assert_eq!(bodies, ["one", "two", ""]);
+    let refused = shop.fails_with(1, &["work", "push", "email"], b"one\n");
+    assert!(refused.contains("line 1") && refused.contains("nothing was pushed; did you mean 'emails'"), "{refused}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_worker_whose_store_has_failed_ends() {
+    let _limit = crate::limit();
+    for more in [&[][..], &["--activated"]] {
+        let shop = emails("", 1);
+        // The job's row is gone when the worker completes it.
+        let fifo = shop.path("gone");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let program = ["--exec", "cat", "--", fifo.to_str().unwrap()];
+        let running = shop.start(&[&["work", "run", "emails"], more, &program].concat());
+        // Opened once the program reads it, so the job is taken.
+        let to_program = std::fs::File::create(&fifo).unwrap();
+        let file = rusqlite::Connection::open(shop.path("shop.db")).unwrap();
+        file.execute("delete from dialoq_job", ()).unwrap();
+        drop((file, to_program));
+        let (code, error) = running.end();
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains("error[60015]") && error.contains("opened again"), "{error}");
+    }
+}

@@ -145,9 +145,7 @@ impl<'a> Sender<'a> {
                 Ok(one) => done.push(one),
                 Err(error) if self.options.keep_going => {
                     self.refused += 1;
-                    self.progress.suspend(|| {
-                        self.output.note(&format!("refused[{}]: {}", error.code(), refused(&place, &error)));
-                    });
+                    self.progress.suspend(|| self.note_refused(&place, &error));
                 }
                 Err(error) => {
                     stopped_by = Some((place, error));
@@ -184,6 +182,14 @@ impl<'a> Sender<'a> {
                 };
                 Err(Error::new(error.code(), message).into())
             }
+        }
+    }
+
+    fn note_refused(&self, place: &Place, error: &Error) {
+        let text = refused(place, error);
+        match self.output.json {
+            true => drop(Failure::from(Error::new(error.code(), text)).report(self.output)),
+            false => self.output.note(&format!("refused[{}]: {text}", error.code())),
         }
     }
 

@@ -1,17 +1,15 @@
 //! Where messages to send come from.
 
 use crate::cli::failure::Failure;
-use dialoq::internals::ErrorConstructors;
+use crate::cli::lines;
+use dialoq::Result;
 use dialoq::internals::jsonl::SendLine;
-use dialoq::{Code, Error, Result};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 
-/// The longest line that is read into memory.
-const LONGEST_LINE_BYTES: u64 = 256 << 20;
 /// How many lines are read ahead of the commit.
 const AHEAD: usize = 4096;
 
@@ -91,30 +89,15 @@ impl Source {
     }
 }
 
-fn read_lines(mut reader: impl BufRead, sender: &mpsc::Sender<Item>) {
-    let mut bytes = Vec::new();
-    for number in 1.. {
-        bytes.clear();
-        let read = reader.by_ref().take(LONGEST_LINE_BYTES).read_until(b'\n', &mut bytes);
-        let is_broken = read.is_err() || bytes.len() as u64 == LONGEST_LINE_BYTES;
-        let line = match read {
-            Ok(0) => return,
-            Ok(_) if is_broken => Err(unreadable(format!("it is longer than {} MiB", LONGEST_LINE_BYTES >> 20))),
-            Ok(_) => match std::str::from_utf8(&bytes) {
-                Ok(text) if text.trim().is_empty() => continue,
-                Ok(text) => SendLine::parse(text.trim_start_matches('\u{feff}')),
-                Err(error) => Err(unreadable(format!("it is not UTF-8 from byte {} on", error.valid_up_to() + 1))),
-            },
-            Err(error) => Err(unreadable(format!("the input cannot be read: {error}"))),
+fn read_lines(reader: impl BufRead, sender: &mpsc::Sender<Item>) {
+    lines::read_lines(reader, |number, line| {
+        let line = match line {
+            Ok(text) if text.trim().is_empty() => return true,
+            Ok(text) => SendLine::parse(text.trim_start_matches('\u{feff}')),
+            Err(error) => Err(error),
         };
-        if sender.blocking_send(Item { place: Place::Line(number), line }).is_err() || is_broken {
-            return;
-        }
-    }
-}
-
-fn unreadable(why: String) -> Error {
-    Error::new(Code::BAD_INPUT, why)
+        sender.blocking_send(Item { place: Place::Line(number), line }).is_ok()
+    });
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl Outcomes {
                 deliveries
             }
             Err(error) => {
-                output.note(&format!("what became of the messages cannot be read: {}", printable(error.message())));
+                output.warning(&format!("what became of the messages cannot be read: {}", error.message()));
                 Vec::new()
             }
         }

@@ -4,12 +4,13 @@ use super::number_of;
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, parse_span};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::output::Output;
+use crate::cli::lines::read_lines;
+use crate::cli::output::{Output, printable};
 use clap::Args;
+use dialoq::internals::ErrorConstructors;
 use dialoq::work::{PushJob, Pushed};
-use dialoq::{Act, Broker};
+use dialoq::{Act, Broker, Error, Result};
 use serde_json::json;
-use std::io::BufRead;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -19,7 +20,9 @@ const LINES_AT_ONCE: usize = 1000;
 /// Put jobs into a work queue.
 ///
 /// Without BODY, each line of standard input is the body of a job. Lines that have come are pushed without waiting for
-/// more, up to 1000 in one commit; ctrl-C ends it and says how many jobs were pushed. Prints the id of each job. A job whose unique key is taken is not pushed again; its id is printed as that of the job that is there.
+/// more, up to 1000 in one commit; ctrl-C ends it and says how many jobs were pushed. At the first line that is refused, the
+/// lines before it are pushed and nothing from it on. Prints the id of each job. A job whose unique key is taken is not pushed
+/// again; its id is printed as that of the job that is there.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -76,6 +79,8 @@ impl Push {
     async fn lines(&self, broker: &Broker, output: &Output, interrupt: &mut Interrupt) -> Result<(), Failure> {
         let mut lines = standard_input();
         let mut jobs = 0;
+        // The reader of the output has gone, which is no reason not to push.
+        let mut is_output_gone = false;
         loop {
             let first = tokio::select! {
                 biased;
@@ -84,26 +89,37 @@ impl Push {
                 }
                 line = lines.recv() => line,
             };
-            let (mut next, mut pushed, mut failed) = (first, Vec::new(), None);
+            let (mut next, mut pushed, mut refused) = (first, Vec::new(), None);
             if next.is_none() {
                 return Ok(());
             }
             let tx = broker.begin().await?;
-            while let Some(line) = next {
-                match line {
-                    Ok(line) => pushed.push(self.options(tx.push_job(&self.queue, &line)).await?),
+            while let Some(Line { number, text }) = next {
+                let push = match text {
+                    Ok(text) => self.options(tx.push_job(&self.queue, &text)).await,
+                    Err(error) => Err(error),
+                };
+                match push {
+                    Ok(done) => pushed.push(done),
                     Err(error) => {
-                        failed = Some(Failure::file("read", "standard input", error));
+                        refused = Some(refusal(number, &error));
                         break;
                     }
                 }
                 next = if pushed.len() < LINES_AT_ONCE { lines.try_recv().ok() } else { None };
             }
-            tx.commit().await?;
+            if !pushed.is_empty() {
+                tx.commit().await?;
+            }
             jobs += pushed.iter().filter(|pushed| pushed.is_new).count() as u64;
-            pushed.into_iter().try_for_each(|pushed| print(output, pushed))?;
-            if let Some(failed) = failed {
-                return Err(failed);
+            for pushed in pushed {
+                match if is_output_gone { Ok(()) } else { print(output, pushed) } {
+                    Err(Failure::BrokenPipe) => is_output_gone = true,
+                    printed => printed?,
+                }
+            }
+            if let Some(refused) = refused {
+                return Err(refused.into());
             }
         }
     }
@@ -124,19 +140,33 @@ impl Push {
     }
 }
 
-/// The lines of standard input, up to the first that cannot be read. A thread reads them, because a read that waits for
-/// input cannot be dropped.
-fn standard_input() -> mpsc::Receiver<std::io::Result<String>> {
+/// A line of standard input, or why it cannot be read.
+struct Line {
+    /// From 1.
+    number: u64,
+    text: Result<String>,
+}
+
+/// The lines of standard input, without their ends. A thread reads them, because a read that waits for input cannot be dropped.
+fn standard_input() -> mpsc::Receiver<Line> {
     let (sender, lines) = mpsc::channel(LINES_AT_ONCE);
     std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let is_last = line.is_err();
-            if sender.blocking_send(line).is_err() || is_last {
-                return;
-            }
-        }
+        read_lines(std::io::stdin().lock(), |number, line| {
+            let text = line.map(|line| {
+                let line = line.strip_suffix('\n').map_or(line, |line| line.strip_suffix('\r').unwrap_or(line));
+                let mark = if number == 1 { "\u{feff}" } else { "" };
+                line.strip_prefix(mark).unwrap_or(line).to_owned()
+            });
+            sender.blocking_send(Line { number, text }).is_ok()
+        });
     });
     lines
+}
+
+fn refusal(line: u64, error: &Error) -> Error {
+    let before = if line == 1 { "nothing was pushed" } else { "what stands before it was pushed, nothing else" };
+    let why = printable(error.message());
+    Error::new(error.code(), format!("line {line} of standard input: {why}; {before}"))
 }
 
 fn print(output: &Output, pushed: Pushed) -> Result<(), Failure> {

@@ -5,10 +5,10 @@ use crate::cli::globals::{Globals, parse_span};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, printable_name};
 use clap::Args;
-use dialoq::Broker;
 use dialoq::activation::Program;
 use dialoq::internals::run_program;
 use dialoq::work::{Context, WorkQueue};
+use dialoq::{Broker, Code, Error};
 use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use std::time::Duration;
 /// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN,
 /// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job, and
 /// its standard output, byte by byte but for the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on its standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
-/// kills them.
+/// kills them. If an embedded store takes nothing more, after a commit that failed, it ends with exit code 1 once they have
+/// ended.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -101,7 +102,10 @@ impl Run {
         }
         let running = worker.start();
         self.say_what_it_waits_for(&broker, output)?;
-        interrupt.requested().await;
+        let failed = tokio::select! {
+            () = interrupt.requested() => None,
+            error = store_failure(&broker) => Some(error),
+        };
         if !output.json {
             output.note("waiting for the programs that run; ctrl-C again kills them");
         }
@@ -111,6 +115,9 @@ impl Run {
             () = interrupt.requested_times(2) => None,
         };
         broker.close().await?;
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
         let done = done.map_or_else(
             || "their jobs are given back when their leases are over".to_owned(),
             |done| format!("completed {}, failed {}, lost {}", done.completed, done.failed, done.lost),
@@ -141,6 +148,21 @@ impl Run {
             ));
         }
         Ok(())
+    }
+}
+
+/// How often the store is asked whether it still works.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Returns once the store takes nothing more: after a commit that failed it has to be opened again.
+async fn store_failure(broker: &Broker) -> Error {
+    loop {
+        tokio::time::sleep(CHECK_EVERY).await;
+        if let Err(error) = broker.begin().await
+            && [Code::STORE_POISONED, Code::STORE_CLOSED].contains(&error.code())
+        {
+            return error;
+        }
     }
 }
 
