@@ -4,20 +4,8 @@
 
 pub use crate::broker::server_driver;
 
-/// Runs a program once, with this input, and gives its output without the end of its last line.
-///
-/// # Errors
-/// 60025 if it cannot be started or fails.
 #[cfg(feature = "cli")]
-pub async fn run_program(
-    program: &std::ffi::OsStr,
-    args: &[std::ffi::OsString],
-    environment: Vec<(&str, String)>,
-    input: Vec<u8>,
-) -> crate::error::Result<Vec<u8>> {
-    crate::activation::run_once(program, args, environment, input).await
-}
-
+pub use crate::activation::external::StartedProgram;
 use crate::broker::Broker;
 use crate::error::{Code, Error, Position};
 use crate::protocol::Outcome;

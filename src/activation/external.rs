@@ -22,17 +22,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs a program once, with this input, and gives its output without the end of its last line. Dropping the future kills it and what it has started.
+/// A program that was started once, for one input. Dropping it, or the future of its run, kills it and what it has started.
 #[cfg(feature = "cli")]
-pub(crate) async fn run_once(
-    program: &OsStr,
-    args: &[OsString],
-    environment: Vec<(&str, String)>,
-    input: Vec<u8>,
-) -> Result<Vec<u8>> {
-    let mut output = Child::spawn(program, args, environment, Errors::Kept)?.run(input).await?;
-    output.pop_if(|last| *last == b'\n');
-    Ok(output)
+pub struct StartedProgram(Child);
+
+#[cfg(feature = "cli")]
+impl StartedProgram {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// 60025 if it cannot be started.
+    pub fn start(program: &OsStr, args: &[OsString], environment: Vec<(&str, String)>) -> Result<Self> {
+        Child::spawn(program, args, environment, Errors::Kept).map(Self)
+    }
+
+    /// Gives it its input, and gives its output without the end of its last line.
+    ///
+    /// # Errors
+    /// 60025 if it fails.
+    pub async fn run(self, input: Vec<u8>) -> Result<Vec<u8>> {
+        let mut output = self.0.run(input).await?;
+        output.pop_if(|last| *last == b'\n');
+        Ok(output)
+    }
 }
 
 /// How a program is run.

@@ -5,7 +5,7 @@
 //! [`Broker::procedures`] starts them as the queues' own ACTIVATION clauses say.
 
 mod driver;
-mod external;
+pub(crate) mod external;
 mod handlers;
 mod monitor;
 mod procedures;
@@ -16,8 +16,6 @@ pub use driver::ReaderEvent;
 pub(crate) use external::check_program_line;
 #[cfg(all(unix, feature = "cli"))]
 pub(crate) use external::kill_all;
-#[cfg(feature = "cli")]
-pub(crate) use external::run_once;
 pub use external::{Mode, Program};
 pub use handlers::{Context, Handle, HandlerError, HandlerResult, Handlers};
 pub use monitor::Ramp;

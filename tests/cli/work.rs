@@ -210,3 +210,49 @@ fn a_worker_whose_store_has_failed_ends() {
         assert!(error.contains("error[60015]") && error.contains("opened again"), "{error}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_cannot_be_started_yet_costs_its_job_no_attempt() {
+    let _limit = crate::limit();
+    let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
+    let program = shop.path("program");
+    let write = |first: &str| {
+        // In one step: no start may meet half of it.
+        std::fs::write(shop.path("new"), format!("{first}\n")).unwrap();
+        std::fs::set_permissions(shop.path("new"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::rename(shop.path("new"), &program).unwrap();
+    };
+    write("#!/no/such/interpreter");
+    let mut running = shop.start(&["--json", "work", "run", "emails", "--exec", program.to_str().unwrap()]);
+    assert!(running.line().contains("waiting"));
+    while shop.json(&["--json", "work", "show", "1"])[0]["state"] != "taken" {}
+    write("#!/bin/sh");
+    while shop.json(&["--json", "work", "show", "1"])[0]["finished_as"] != "done" {}
+    running.interrupt();
+    let (code, error) = running.end();
+    let first: Value = serde_json::from_str(error.lines().next().unwrap()).unwrap();
+    let warning = first["warning"].as_str().unwrap_or_default();
+    assert!(code == Some(130) && warning.starts_with("not started: program"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stalled_standard_error_holds_up_only_the_programs_that_write_to_it() {
+    let _limit = crate::limit();
+    // More of them than threads that drive tasks.
+    let loud = std::thread::available_parallelism().map_or(8, usize::from) + 1;
+    let shop = emails("", loud);
+    let readers = (loud + 1).to_string();
+    let script = "read -r job; [ \"$job\" = quiet ] || { touch \"loud-$job\"; head -c 300000 /dev/zero >&2; }";
+    let run = ["work", "run", "emails", "--readers", &readers, "--exec", "sh", "--", "-c", script];
+    let mut running = shop.start(&run);
+    (0..loud).for_each(|job| running.until_exists(&shop.path(&format!("loud-{job}"))));
+    shop.ok(&["work", "push", "emails", "quiet"]);
+    let quiet = (loud + 1).to_string();
+    while shop.json(&["--json", "work", "show", &quiet])[0]["finished_as"] != "done" {}
+    running.interrupt();
+    let (code, error) = running.end();
+    assert_eq!(code, Some(130), "{}", error.len());
+    assert!(error.ends_with(&format!("completed {quiet}, failed 0, lost 0\n")), "{}", error.len());
+}

@@ -4,7 +4,7 @@ use super::failed;
 use super::process::Process;
 use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write as _};
+use std::io;
 #[cfg(unix)]
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -83,21 +83,30 @@ impl UnreadOutput {
     }
 }
 
-/// The end of what a program wrote to its standard error.
-#[derive(Default)]
-struct Complaint(Vec<u8>);
+/// What a program wrote to its standard error.
+struct Complaint {
+    /// Its end.
+    kept: Vec<u8>,
+    /// Where it would have gone without us. If its reader stalls, only the program waits, and no thread that drives tasks.
+    ours: tokio::io::Stderr,
+}
 
 impl Complaint {
-    fn add(&mut self, piece: &[u8]) {
-        // Where it would have gone without us; a closed one is no failure of the program.
-        let _ = io::stderr().write_all(piece);
-        self.0.extend_from_slice(piece);
-        let surplus = self.0.len().saturating_sub(KEPT_ERRORS);
-        self.0.drain(..surplus);
+    fn new() -> Self {
+        Self { kept: Vec::new(), ours: tokio::io::stderr() }
+    }
+
+    async fn add(&mut self, piece: &[u8]) {
+        self.kept.extend_from_slice(piece);
+        let surplus = self.kept.len().saturating_sub(KEPT_ERRORS);
+        self.kept.drain(..surplus);
+        // A closed one is no failure of the program.
+        let _ = self.ours.write_all(piece).await;
+        let _ = self.ours.flush().await;
     }
 
     fn text(&self) -> String {
-        match String::from_utf8_lossy(&self.0).trim() {
+        match String::from_utf8_lossy(&self.kept).trim() {
             "" => String::new(),
             text => format!(": {text}"),
         }
@@ -151,7 +160,7 @@ impl Child {
         let lost = |error: io::Error| failed(format!("program '{name}' cannot be talked to: {error}")).caused_by(error);
         let too_long = || failed(format!("program '{name}' answered with more than {LONGEST_ANSWER} bytes"));
         let mut text = Vec::new();
-        let mut complaint = Complaint::default();
+        let mut complaint = Complaint::new();
         let status = {
             let write = async move {
                 let written = pipe.write_all(&input).await;
@@ -176,7 +185,7 @@ impl Child {
                     if errors.read_buf(&mut piece).await.map_err(lost)? == 0 {
                         return Ok(());
                     }
-                    complaint.add(&piece);
+                    complaint.add(&piece).await;
                 }
             };
             let mut talk = pin!(async { tokio::try_join!(write, read, complain) });
@@ -198,7 +207,7 @@ impl Child {
         if let Some(errors) = &mut errors {
             let mut rest = Vec::new();
             take_rest(errors, &mut rest).await.map_err(lost)?;
-            complaint.add(&rest);
+            complaint.add(&rest).await;
         }
         if !status.success() {
             return Err(failed(format!("program '{name}' ended with {status}{}", complaint.text())));

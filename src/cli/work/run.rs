@@ -6,7 +6,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, printable_name};
 use clap::Args;
 use dialoq::activation::Program;
-use dialoq::internals::run_program;
+use dialoq::internals::StartedProgram;
 use dialoq::work::{Context, WorkQueue};
 use dialoq::{Broker, Code, Error};
 use serde_json::json;
@@ -19,7 +19,8 @@ use std::time::Duration;
 /// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN,
 /// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job, and
 /// its standard output, byte by byte but for the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on its standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
-/// kills them. If an embedded store takes nothing more, after a commit that failed, it ends with exit code 1 once they have
+/// kills them. A program that cannot be started is no failed attempt: its job is held, and the start is tried again every 5 s.
+/// If an embedded store takes nothing more, after a commit that failed, it ends with exit code 1 once they have
 /// ended.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -71,11 +72,24 @@ impl Run {
         // The name lives as long as the process, as that of a queue in a program does.
         let queue: WorkQueue<Vec<u8>> = WorkQueue::raw(Box::leak(self.queue.clone().into_boxed_str()));
         let program = Arc::new((self.exec.clone(), self.args.clone(), self.timeout));
+        let (is_json, stopping) = (output.json, interrupt.clone());
         let worker = broker.worker(queue, move |context, body| {
-            let program = program.clone();
+            let (program, mut stopping) = (program.clone(), stopping.clone());
             async move {
                 let (exec, args, timeout) = &*program;
-                let running = run_program(exec, args, environment(&context), body);
+                // A start that fails says nothing of the job.
+                let started = loop {
+                    let why = match StartedProgram::start(exec, args, environment(&context)) {
+                        Ok(started) => break started,
+                        Err(error) => error.message().to_owned(),
+                    };
+                    Output::new(is_json).warning(&format!("not started: {why}; trying again in 5 s"));
+                    tokio::select! {
+                        () = tokio::time::sleep(PAUSE) => {}
+                        () = stopping.requested() => return Err(why),
+                    }
+                };
+                let running = started.run(body);
                 let answer = match timeout {
                     None => running.await,
                     Some(timeout) => match tokio::time::timeout(*timeout, running).await {
@@ -151,6 +165,8 @@ impl Run {
     }
 }
 
+/// The pause before a start that failed is tried again.
+const PAUSE: Duration = Duration::from_secs(5);
 /// How often the store is asked whether it still works.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
