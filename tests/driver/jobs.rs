@@ -7,6 +7,7 @@ use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::Client;
 use dialoq::work::{Job, JobState, WorkQueue};
 use dialoq::{Act, Broker, Code, Tx};
+use std::time::Duration;
 
 const W: WorkQueue<String> = WorkQueue::text("w");
 
@@ -137,6 +138,24 @@ pub(crate) fn the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_
         broker.push_job("w", "b").await.unwrap();
         let (tx, _) = holding(&broker).await;
         tx.commit().await.unwrap();
+    });
+}
+
+pub(crate) fn a_process_that_lost_the_connection_of_its_presence_keeps_its_jobs(store: Store) {
+    on(store, |broker, client, _| async move {
+        with_a_job(&broker).await;
+        broker.execute("CREATE WORK QUEUE later").await.unwrap();
+        let (tx, _) = holding(&broker).await;
+        end_presence(&client).await;
+        // The second job becomes ready by a tick of the process itself.
+        broker.push_job("later", "b").run_after(Duration::from_millis(1)).await.unwrap();
+        assert_eq!(broker.take_jobs("later").wait(SOON).await.unwrap().len(), 1);
+        tx.commit().await.expect("the process lives");
+        end_presence(&client).await;
+        broker.push_job("w", "c").await.unwrap();
+        let (tx, _) = holding(&broker).await;
+        client.query("SELECT dialoq.tick()", &[]).await.unwrap();
+        tx.commit().await.expect("a take shows that the process lives");
     });
 }
 

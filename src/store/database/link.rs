@@ -162,6 +162,11 @@ pub trait Link: Send {
         })
     }
 
+    /// Whether the connection is known to be closed. The server is not asked.
+    fn is_closed(&self) -> bool {
+        false
+    }
+
     /// With the next request the transaction takes the lock of a group alone that it shares with a claim
     /// ([`Dialect::has_claims`]).
     fn hold_group(&mut self, _group: Uuid) -> BoxFuture<'_, Linked<()>> {

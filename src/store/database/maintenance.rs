@@ -144,6 +144,7 @@ impl Database {
     /// Runs all due work.
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
         self.maintenance.forget();
+        self.presence.hold_again().await?;
         self.release_owed_jobs().await;
         let mut has_due_schedules = false;
         loop {

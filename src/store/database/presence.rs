@@ -83,6 +83,14 @@ impl KeptLink for Registration<'_> {
 }
 
 impl State {
+    async fn connect_if_lost(&mut self, presence: &Presence) -> Linked<()> {
+        if self.link.as_ref().is_none_or(|link| link.is_closed()) {
+            let link = Registration(self, presence).connect().await?;
+            self.link = Some(link);
+        }
+        Ok(())
+    }
+
     /// Makes a call that may be repeated.
     async fn call(&mut self, presence: &Presence, call: Call<'_>) -> Linked<Vec<SqlRow>> {
         call_reconnecting(&mut Registration(self, presence), call).await
@@ -196,11 +204,14 @@ impl Presence {
     pub(super) async fn hold(&self) -> Linked<()> {
         let mut state = self.state.lock().await;
         state.holds_jobs = true;
-        if state.link.is_none() {
-            let link = Registration(&mut state, self).connect().await?;
-            state.link = Some(link);
-        }
-        Ok(())
+        state.connect_if_lost(self).await
+    }
+
+    /// Shows it again if the connection that shows it is known to be lost. A tick, of this process too, takes a process without
+    /// that connection for dead, and ends the attempts at its jobs.
+    pub(super) async fn hold_again(&self) -> Linked<()> {
+        let mut state = self.state.lock().await;
+        if state.holds_jobs || !state.places.is_empty() { state.connect_if_lost(self).await } else { Ok(()) }
     }
 
     /// Whether the process has held jobs.

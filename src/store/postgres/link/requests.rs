@@ -56,6 +56,10 @@ impl Link for PgLink {
         busy!(self, self.calls_now(calls))
     }
 
+    fn is_closed(&self) -> bool {
+        self.is_lost || self.client().is_closed()
+    }
+
     fn hold_group(&mut self, group: Uuid) -> BoxFuture<'_, Linked<()>> {
         self.pending.push(Control::HoldGroup(group));
         Box::pin(async { Ok(()) })
