@@ -5,6 +5,7 @@ mod batches;
 mod batches_mssql;
 mod claims;
 mod damaged;
+mod databases;
 mod enlisting;
 mod enlisting_mssql;
 mod errors;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
             a_claim_goes_on_while_those_that_wait_for_it_hold_every_connection
             a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_way
             a_claim_that_fails_in_the_server_holds_no_group;
+        Postgres databases: implicit_casts_to_text_stop_no_verb a_database_of_another_encoding_is_refused;
         Postgres plans: no_plan_depends_on_statistics a_long_outbox_is_delivered_in_proportion_to_its_length;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation
@@ -127,6 +129,7 @@ fn main() -> ExitCode {
         Postgres jobs: a_job_of_an_enlisted_transaction_comes_back_uncounted
             a_reader_of_another_process_is_woken_by_an_enlisted_push plain_sql_has_the_same_verbs
             the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
+            a_process_that_lost_the_connection_of_its_presence_keeps_its_jobs
             a_transaction_whose_connection_is_lost_is_a_failed_attempt a_claim_whose_answer_was_lost_goes_back
             jobs_pushed_into_a_queue_while_it_is_dropped_go_too the_history_keeps_to_its_bounds;
         Postgres schedules: many_processes_fire_each_time_once a_step_is_taken_from_the_row_as_it_was_read

@@ -2,11 +2,16 @@
 -- could put a function of his own before ours. One that this user has made before is taken over.
 -- Takes: nothing
 -- Gives: nothing
--- Errors: 60011
+-- Errors: 60011; 60026 if the database is not of encoding UTF8
 DO $$
 DECLARE
     v_owner name := (SELECT pg_get_userbyid(n.nspowner) FROM pg_namespace AS n WHERE n.nspname = 'dialoq');
 BEGIN
+    IF current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE EXCEPTION USING ERRCODE = 'SB026', DETAIL = 'dialoq 60026', MESSAGE = format(
+            'database ''%s'' is of encoding %s, and the broker needs UTF8; make another one: CREATE DATABASE ... ENCODING ''UTF8'' '
+            'TEMPLATE template0', current_database(), current_setting('server_encoding'));
+    END IF;
     IF v_owner IS NULL THEN
         CREATE SCHEMA dialoq AUTHORIZATION CURRENT_USER;
     ELSIF v_owner <> current_user THEN

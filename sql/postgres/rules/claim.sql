@@ -70,7 +70,7 @@ BEGIN
     )
     SELECT (SELECT count(*) FROM gone) = (SELECT sum(n.messages) FROM unnest(p_counts) AS n (messages)),
         EXISTS (SELECT FROM dialoq.queue_rollback AS r), array_agg(c.group_id) FILTER (WHERE c.is_odd),
-        string_agg(DISTINCT 'q:' || c.queue_id, ' ') FILTER (WHERE c.is_odd OR c.next IS NOT NULL)
+        string_agg(DISTINCT 'q:' || c.queue_id::text, ' ') FILTER (WHERE c.is_odd OR c.next IS NOT NULL)
     INTO v_is_whole, v_has_rollbacks, v_odd, v_notices
     FROM claim AS c;
     IF v_is_whole IS NOT TRUE THEN

@@ -70,7 +70,7 @@ BEGIN
         SELECT FROM dialoq.conversation_endpoint AS e
         WHERE e.conversation_group_id = r.conversation_group_id AND e.service_id = p_service_id);
     PERFORM dialoq.request_recheck(0);
-    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_from_queue_id, 'q:' || p_to_queue_id,
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_from_queue_id::text, 'q:' || p_to_queue_id::text,
         dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
@@ -102,7 +102,7 @@ BEGIN
         PERFORM dialoq.erase_all(v_affected);
     END IF;
     PERFORM dialoq.request_recheck(0);
-    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_queue_id, dialoq.due_notice(dialoq.current_time_utc())));
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_queue_id::text, dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
 
@@ -111,7 +111,7 @@ CREATE FUNCTION dialoq.on_queue_dropped(p_queue_id integer)
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM dialoq.ready_group AS r WHERE r.queue_id = p_queue_id;
-    RETURN QUERY SELECT dialoq.publish_notices('q:' || p_queue_id);
+    RETURN QUERY SELECT dialoq.publish_notices('q:' || p_queue_id::text);
 END
 $$;
 
@@ -122,7 +122,7 @@ BEGIN
     IF p_is_enabled THEN
         PERFORM dialoq.forget_rollbacks(p_queue_id);
     END IF;
-    RETURN QUERY SELECT dialoq.publish_notices('q:' || p_queue_id);
+    RETURN QUERY SELECT dialoq.publish_notices('q:' || p_queue_id::text);
 END
 $$;
 
@@ -140,7 +140,7 @@ BEGIN
         PERFORM dialoq.begin_notification(v_id);
     END LOOP;
     RETURN QUERY
-    SELECT dialoq.publish_notices(concat_ws(' ', v_notices, (SELECT string_agg('q:' || q.queue_id, ' ') FROM dialoq.service_queue AS q)));
+    SELECT dialoq.publish_notices(concat_ws(' ', v_notices, (SELECT string_agg('q:' || q.queue_id::text, ' ') FROM dialoq.service_queue AS q)));
 END
 $$;
 

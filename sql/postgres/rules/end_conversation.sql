@@ -46,7 +46,7 @@ BEGIN
     END IF;
     -- The others of the group can be received from again, once this transaction is over.
     FOR v_rest IN SELECT DISTINCT r.queue_id FROM dialoq.ready_group AS r WHERE r.conversation_group_id = e.conversation_group_id LOOP
-        v_notices := concat_ws(' ', v_notices, 'q:' || v_rest.queue_id);
+        v_notices := concat_ws(' ', v_notices, 'q:' || v_rest.queue_id::text);
     END LOOP;
     IF v_peer.state = 'DO' THEN
         -- Both have ended now: the other side's unsent messages are dropped, and it need not wait for an answer.

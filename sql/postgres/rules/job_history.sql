@@ -38,7 +38,7 @@ BEGIN
                 v_job.job_type, v_job.job_key, v_job.pushed_by, v_job.taken_by, v_job.last_error, CASE WHEN length(p_results[1]) > 0 THEN p_results[1] END);
         END IF;
         IF v_settings.is_limited THEN
-            notices := 'q:' || v_job.queue_id;
+            notices := 'q:' || v_job.queue_id::text;
         END IF;
         RETURN;
     END IF;
@@ -73,7 +73,7 @@ BEGIN
         WHERE s.has_history
     )
     SELECT ARRAY(SELECT g.place FROM gone AS g),
-        (SELECT string_agg('q:' || s.queue_id, ' ') FROM settings AS s WHERE s.is_limited)
+        (SELECT string_agg('q:' || s.queue_id::text, ' ') FROM settings AS s WHERE s.is_limited)
     INTO places, notices;
 END $$;
 

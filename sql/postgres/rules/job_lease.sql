@@ -255,7 +255,7 @@ BEGIN
         RETURN dialoq.end_attempt(p_job_id, 'its lease was over', p_now);
     END IF;
     UPDATE dialoq.job AS j SET state = 1, due_at = NULL WHERE j.job_id = p_job_id
-    RETURNING 'q:' || j.queue_id INTO v_notices;
+    RETURNING 'q:' || j.queue_id::text INTO v_notices;
     RETURN v_notices;
 END $$;
 
@@ -304,7 +304,7 @@ BEGIN
     UPDATE dialoq.job AS j
     SET state = 3, due_at = NULL, process = NULL, holder = NULL, last_error = 'its row is damaged: ' || left(p_why, 2000)
     WHERE j.job_id = p_job_id
-    RETURNING 'q:' || j.queue_id INTO v_notices;
+    RETURNING 'q:' || j.queue_id::text INTO v_notices;
     RETURN v_notices;
 END $$;
 

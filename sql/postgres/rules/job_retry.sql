@@ -44,7 +44,7 @@ BEGIN
     SET state = fail_attempt.state, due_at = CASE fail_attempt.state WHEN 0 THEN p_now + v_delay * interval '1 microsecond' END,
         last_error = p_reason, failed_at = p_now, process = NULL, holder = NULL
     WHERE f.job_id = p_job_id;
-    notices := concat_ws(' ', CASE WHEN state = 1 OR dialoq.is_limited(q) THEN 'q:' || j.queue_id END,
+    notices := concat_ws(' ', CASE WHEN state = 1 OR dialoq.is_limited(q) THEN 'q:' || j.queue_id::text END,
         CASE WHEN state = 0 THEN dialoq.due_notice(p_now + v_delay * interval '1 microsecond') END);
 END $$;
 
@@ -55,5 +55,5 @@ LANGUAGE sql AS $$
     UPDATE dialoq.job AS j
     SET state = 1, attempts = j.attempts - 1, due_at = NULL, process = NULL, holder = NULL
     WHERE j.job_id = p_job_id
-    RETURNING 'q:' || j.queue_id
+    RETURNING 'q:' || j.queue_id::text
 $$;

@@ -62,7 +62,7 @@ DECLARE
     v_notices text;
 BEGIN
     IF cardinality(v_rows) > 0 THEN
-        SELECT string_agg(DISTINCT 'q:' || r.queue_id, ' ') INTO v_notices FROM dialoq.work_rate AS r WHERE r.ctid = ANY (v_rows);
+        SELECT string_agg(DISTINCT 'q:' || r.queue_id::text, ' ') INTO v_notices FROM dialoq.work_rate AS r WHERE r.ctid = ANY (v_rows);
         DELETE FROM dialoq.work_rate AS r WHERE r.ctid = ANY (v_rows) AND r.next_take <= p_now;
         UPDATE dialoq.work_rate AS r SET wake_at = r.next_take WHERE r.ctid = ANY (v_rows);
     END IF;

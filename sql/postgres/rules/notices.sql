@@ -53,5 +53,5 @@ $$;
 -- The notice of the time of the next event.
 CREATE OR REPLACE FUNCTION dialoq.due_notice(p_due timestamptz) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT 'd:' || (extract(epoch FROM p_due) * 1000000)::bigint
+    SELECT 'd:' || (extract(epoch FROM p_due) * 1000000)::bigint::text
 $$;

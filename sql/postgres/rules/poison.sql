@@ -96,7 +96,7 @@ DECLARE
     v_queue record;
     v_group uuid;
     v_rollbacks integer;
-    v_notices text := 'q:' || p_queue_id;
+    v_notices text := 'q:' || p_queue_id::text;
 BEGIN
     SELECT q.is_poison_message_handling_enabled AS is_handled, q.is_poison_quarantine_enabled AS is_quarantine,
         q.retry_max_attempts IS NOT NULL AS is_retried INTO v_queue

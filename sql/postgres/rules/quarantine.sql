@@ -39,5 +39,5 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM dialoq.rebuild_ready_rows(v_group);
-    RETURN 'q:' || (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = v_service_id);
+    RETURN 'q:' || (SELECT s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = v_service_id);
 END $$;

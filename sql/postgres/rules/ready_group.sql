@@ -21,7 +21,7 @@ BEGIN
         VALUES (p_queue_id, 10 - p_priority, least(p_queuing_order,
             (SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group)), p_group);
     END IF;
-    RETURN 'q:' || p_queue_id;
+    RETURN 'q:' || p_queue_id::text;
 END $$;
 
 -- Rebuilds the rows of a group from its messages. The rows are locked before the messages are read: a sender that relied on a row

@@ -66,7 +66,7 @@ BEGIN
             g.sequence, n.service, e.service_id, n.contract, e.service_contract_id, n.message_type, g.message_type_id,
             n.validation, g.body,
             g.message_id, g.enqueued_at, g.trace,
-            concat_ws(' ', v_notices, CASE WHEN v_is_more THEN 'q:' || p_queue_id END)
+            concat_ws(' ', v_notices, CASE WHEN v_is_more THEN 'q:' || p_queue_id::text END)
         FROM gone AS g
         JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = v_row.endpoint_id
         CROSS JOIN LATERAL dialoq.message_names(e.service_id, e.service_contract_id, g.message_type_id) AS n

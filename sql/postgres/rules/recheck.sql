@@ -34,7 +34,7 @@ BEGIN
     notices := concat_ws(' ', notices, dialoq.apply_pending(p_endpoint_id), dialoq.redeliver(p_endpoint_id));
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
     IF e.endpoint_id IS NOT NULL AND dialoq.rebuild_ready_rows(e.conversation_group_id) THEN
-        notices := concat_ws(' ', notices, (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id));
+        notices := concat_ws(' ', notices, (SELECT 'q:' || s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = e.service_id));
     END IF;
 END $$;
 
@@ -69,7 +69,7 @@ BEGIN
         )
         SELECT DISTINCT m.queue_id FROM moved AS m
     LOOP
-        notices := dialoq.add_notices(notices, 'q:' || v_row.queue_id);
+        notices := dialoq.add_notices(notices, 'q:' || v_row.queue_id::text);
     END LOOP;
     -- Endpoints of a dropped service, over a dropped contract, at a target that lost the contract.
     FOR v_row IN

@@ -137,7 +137,7 @@ BEGIN
     END IF;
     -- The next job of a key may be taken beside the first one.
     IF q.work_order = 'FIFO_STRICT' AND q.max_taken_per_key > 1 THEN
-        v_notices := concat_ws(' ', v_notices, 'q:' || q.queue_id);
+        v_notices := concat_ws(' ', v_notices, 'q:' || q.queue_id::text);
     END IF;
     -- Every process looks for what is due once a minute.
     IF v_until < v_now + interval '1 minute' THEN
@@ -145,7 +145,7 @@ BEGIN
     END IF;
     IF v_until IS NULL AND p_holders IS NULL THEN
         -- Without a lease and a holder the taking itself completes the jobs.
-        v_notices := dialoq.publish_notices(concat_ws(' ', v_notices, CASE WHEN dialoq.is_limited(q) THEN 'q:' || q.queue_id END));
+        v_notices := dialoq.publish_notices(concat_ws(' ', v_notices, CASE WHEN dialoq.is_limited(q) THEN 'q:' || q.queue_id::text END));
         RETURN QUERY SELECT * FROM dialoq.take_finally(q, v_rows, p_taken_by[1], v_notices, v_now);
         RETURN;
     END IF;

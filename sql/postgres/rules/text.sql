@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION dialoq.fail(p_number integer, p_message text) RETURNS
 LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING
-        ERRCODE = 'SB' || right('00' || p_number, 3), MESSAGE = p_message, DETAIL = 'dialoq ' || p_number;
+        ERRCODE = 'SB' || right('00' || p_number::text, 3), MESSAGE = p_message, DETAIL = 'dialoq ' || p_number::text;
 END $$;
 
 -- The message of 8426.
@@ -81,7 +81,7 @@ $$;
 CREATE OR REPLACE FUNCTION dialoq.error_body(p_code integer, p_description text) RETURNS bytea
 LANGUAGE sql IMMUTABLE AS $$
     SELECT dialoq.utf16(
-        '<?xml version="1.0"?><Error xmlns="http://schemas.microsoft.com/SQL/ServiceBroker/Error"><Code>' || p_code
+        '<?xml version="1.0"?><Error xmlns="http://schemas.microsoft.com/SQL/ServiceBroker/Error"><Code>' || p_code::text
         || '</Code><Description>'
         -- XML 1.0 has no way to write the other control characters.
         || regexp_replace(dialoq.xml_text(p_description), E'[\\u0001-\\u0008\\u000b\\u000c\\u000e-\\u001f\\u007f-\\u009f\\ufffe\\uffff]', E'\uFFFD', 'g')

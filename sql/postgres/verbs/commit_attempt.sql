@@ -24,7 +24,7 @@ BEGIN
         WHERE e.conversation_group_id = v_row.conversation_group_id AND e.rollbacks <> 0;
         -- Messages that came while the group was locked can be received from now on.
         IF EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_row.conversation_group_id) THEN
-            v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id);
+            v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id::text);
         END IF;
     END LOOP;
     RETURN QUERY SELECT dialoq.publish_notices(v_notices);

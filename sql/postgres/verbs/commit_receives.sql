@@ -28,7 +28,7 @@ BEGIN
         IF v_row.group_id IS NOT NULL
             AND EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_row.group_id)
         THEN
-            v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id);
+            v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id::text);
         END IF;
     END LOOP;
     RETURN QUERY SELECT dialoq.publish_notices(v_notices);

@@ -57,5 +57,5 @@ BEGIN
             s.job_type, s.job_key, left('schedule ' || s.name, 128), CASE WHEN length(p_body) > 0 THEN p_body END);
     END IF;
     RETURN QUERY SELECT true, dialoq.publish_notices(concat_ws(' ',
-        CASE WHEN p_time IS NOT NULL THEN 'q:' || q.queue_id END, dialoq.due_notice(p_next_at)));
+        CASE WHEN p_time IS NOT NULL THEN 'q:' || q.queue_id::text END, dialoq.due_notice(p_next_at)));
 END $$;

@@ -36,7 +36,7 @@ BEGIN
         WHERE c.endpoint_id = e.endpoint_id;
         PERFORM dialoq.rebuild_ready_rows(e.conversation_group_id);
         IF dialoq.rebuild_ready_rows(p_conversation_group_id) THEN
-            v_notices := (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id);
+            v_notices := (SELECT 'q:' || s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = e.service_id);
         END IF;
         -- A concurrent SEND still announces its message to the old group.
         PERFORM dialoq.request_recheck(e.endpoint_id);

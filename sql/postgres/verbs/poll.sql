@@ -45,7 +45,7 @@ BEGIN
         INTO v_ready, v_has_locked
         FROM unnest(v_groups) AS g (id);
         IF v_ready > 0 THEN
-            v_queues := concat_ws(' ', nullif(v_queues, ''), v_queue_id || ':' || v_ready);
+            v_queues := concat_ws(' ', nullif(v_queues, ''), v_queue_id::text || ':' || v_ready::text);
         END IF;
         CONTINUE WHEN NOT v_has_locked;
         SELECT sum(c.messages) INTO v_held
@@ -62,7 +62,7 @@ BEGIN
             ) AS f
         ) AS c;
         IF v_held > 0 THEN
-            v_held_queues := concat_ws(' ', nullif(v_held_queues, ''), v_queue_id || ':' || v_held);
+            v_held_queues := concat_ws(' ', nullif(v_held_queues, ''), v_queue_id::text || ':' || v_held::text);
         END IF;
     END LOOP;
     FOR w IN SELECT * FROM dialoq.work_queue AS q WHERE q.is_enabled ORDER BY q.queue_id LOOP
@@ -75,7 +75,7 @@ BEGIN
                 ORDER BY j.rank_from_top, j.take_order LIMIT 1000) AS f;
         END IF;
         IF v_ready > 0 THEN
-            v_queues := concat_ws(' ', nullif(v_queues, ''), w.queue_id || ':' || v_ready);
+            v_queues := concat_ws(' ', nullif(v_queues, ''), w.queue_id::text || ':' || v_ready::text);
         END IF;
     END LOOP;
     RETURN QUERY

@@ -65,6 +65,6 @@ BEGIN
         coalesce(p_pushed_by, ''), CASE WHEN length(p_body) > 0 THEN p_body END);
     job_id := v_id;
     is_new := true;
-    notices := dialoq.publish_notices(CASE WHEN v_due IS NULL THEN 'q:' || q.queue_id ELSE dialoq.due_notice(v_due) END);
+    notices := dialoq.publish_notices(CASE WHEN v_due IS NULL THEN 'q:' || q.queue_id::text ELSE dialoq.due_notice(v_due) END);
     RETURN NEXT;
 END $$;

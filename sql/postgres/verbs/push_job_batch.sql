@@ -46,10 +46,10 @@ BEGIN
         v_dues := ARRAY(
             SELECT dialoq.job_due(v_now, i.delay_ms, i.due_us)
             FROM unnest(p_delays_ms, p_dues_us) WITH ORDINALITY AS i (delay_ms, due_us, place) ORDER BY i.place);
-        SELECT concat_ws(' ', CASE WHEN bool_or(d.due IS NULL) THEN 'q:' || q.queue_id END, dialoq.due_notice(min(d.due)))
+        SELECT concat_ws(' ', CASE WHEN bool_or(d.due IS NULL) THEN 'q:' || q.queue_id::text END, dialoq.due_notice(min(d.due)))
         INTO v_notices FROM unnest(v_dues) AS d (due);
     ELSE
-        v_notices := 'q:' || q.queue_id;
+        v_notices := 'q:' || q.queue_id::text;
     END IF;
     v_notices := dialoq.publish_notices(v_notices);
     v_ids := ARRAY(SELECT nextval('dialoq.next_job_id') FROM generate_series(1, v_count));

@@ -151,7 +151,7 @@ BEGIN
                 )
                 SELECT 1, 10 - v_top, g.queuing_order, v_group, g.handle, g.sequence, n.service, g.service_id, n.contract,
                     g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id, g.enqueued_at,
-                    g.trace, CASE WHEN g.next IS NOT NULL THEN dialoq.publish_notices('q:' || v_queue_id) END
+                    g.trace, CASE WHEN g.next IS NOT NULL THEN dialoq.publish_notices('q:' || v_queue_id::text) END
                 FROM gone AS g
                 CROSS JOIN LATERAL dialoq.message_names(g.service_id, g.service_contract_id, g.message_type_id) AS n;
             ELSE
@@ -200,7 +200,7 @@ BEGIN
                 SELECT 1, 10 - v_top, g.queuing_order, v_group, g.handle, g.sequence, n.service, g.service_id, n.contract,
                     g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id, g.enqueued_at,
                     g.trace,
-                    CASE WHEN g.next IS NOT NULL AND g.queuing_order = g.first THEN dialoq.publish_notices('q:' || v_queue_id) END
+                    CASE WHEN g.next IS NOT NULL AND g.queuing_order = g.first THEN dialoq.publish_notices('q:' || v_queue_id::text) END
                 FROM gone AS g
                 JOIN names AS n ON n.message_type_id = g.message_type_id
                 ORDER BY g.queuing_order;

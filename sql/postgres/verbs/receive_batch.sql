@@ -212,7 +212,7 @@ BEGIN
                 n.contract, g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id,
                 g.enqueued_at, g.trace,
                 CASE WHEN g.place = 1 THEN dialoq.publish_notices(concat_ws(' ', v_notices,
-                    CASE WHEN EXISTS (SELECT FROM first AS f WHERE f.next IS NOT NULL) THEN 'q:' || v_queue_id END)) END
+                    CASE WHEN EXISTS (SELECT FROM first AS f WHERE f.next IS NOT NULL) THEN 'q:' || v_queue_id::text END)) END
             FROM gone AS g
             JOIN names AS n ON n.message_type_id = g.message_type_id AND n.service_id = g.service_id
                 AND n.service_contract_id = g.service_contract_id
@@ -320,7 +320,7 @@ BEGIN
             PERFORM dialoq.retain_received(v_messages);
         END IF;
         v_notices := dialoq.publish_notices(concat_ws(' ', v_notices,
-            CASE WHEN v_rest_groups IS NOT NULL OR v_wrong IS NOT NULL THEN 'q:' || v_queue_id END));
+            CASE WHEN v_rest_groups IS NOT NULL OR v_wrong IS NOT NULL THEN 'q:' || v_queue_id::text END));
         RETURN QUERY
         WITH gone AS MATERIALIZED (
             -- Only the holder of a group's lock removes its messages, so a place is still that of its message.

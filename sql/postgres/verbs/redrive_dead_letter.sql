@@ -49,5 +49,5 @@ BEGIN
     SELECT s.queue_id, dialoq.rebuild_ready_rows(e.conversation_group_id) INTO v_queue_id
     FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = d.endpoint_id;
-    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || v_queue_id));
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || v_queue_id::text));
 END $$;

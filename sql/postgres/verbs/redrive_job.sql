@@ -21,5 +21,5 @@ BEGIN
         PERFORM dialoq.fail(60044, format('job %s is %s, not dead', p_job_id, (ARRAY['scheduled', 'ready', 'taken'])[j.state + 1]));
     END;
     UPDATE dialoq.job AS f SET state = 1, attempts = 0, due_at = NULL WHERE f.job_id = p_job_id;
-    RETURN QUERY SELECT dialoq.publish_notices('q:' || j.queue_id);
+    RETURN QUERY SELECT dialoq.publish_notices('q:' || j.queue_id::text);
 END $$;

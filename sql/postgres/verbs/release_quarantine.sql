@@ -23,5 +23,5 @@ BEGIN
         PERFORM dialoq.lock_group(p_conversation_group_id);
     END LOOP;
     PERFORM dialoq.set_quarantined(p_conversation_group_id, false);
-    RETURN QUERY SELECT dialoq.publish_notices('q:' || v_queue_id);
+    RETURN QUERY SELECT dialoq.publish_notices('q:' || v_queue_id::text);
 END $$;

@@ -22,7 +22,7 @@ BEGIN
     FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
     WHERE c.endpoint_id = v_lock.endpoint_id;
     IF dialoq.rebuild_ready_rows(e.conversation_group_id) THEN
-        v_notices := 'q:' || e.queue_id;
+        v_notices := 'q:' || e.queue_id::text;
     END IF;
     -- A concurrent SEND still announces its message at the old level.
     PERFORM dialoq.request_recheck(v_lock.endpoint_id);

@@ -101,7 +101,7 @@ BEGIN
                 ) AS k ON true
                 WHERE k.is_kept IS NULL
             )
-            SELECT 'q:' || p.queue_id INTO v_notices FROM plain AS p;
+            SELECT 'q:' || p.queue_id::text INTO v_notices FROM plain AS p;
             IF v_notices IS NOT NULL THEN
                 message_id := v_id;
                 notices := dialoq.publish_notices(v_notices);

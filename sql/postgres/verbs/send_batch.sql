@@ -177,7 +177,7 @@ BEGIN
             ) AS k ON true
             WHERE k.is_kept IS NULL
         )
-        SELECT 'q:' || w.queue_id, (SELECT count(*) FROM counted) INTO v_notices, v_counted FROM whole AS w;
+        SELECT 'q:' || w.queue_id::text, (SELECT count(*) FROM counted) INTO v_notices, v_counted FROM whole AS w;
         IF FOUND THEN
             IF v_counted < v_count THEN
                 RAISE EXCEPTION 'another session sent on a conversation of this batch at the same moment; run the transaction again'
@@ -325,8 +325,8 @@ BEGIN
             FOR KEY SHARE SKIP LOCKED
         ) AS k ON true
         WHERE k.is_kept IS NULL;
-        v_notices := CASE WHEN v_queues[1] = ALL (v_queues) THEN 'q:' || v_queues[1] ELSE (
-            SELECT string_agg(DISTINCT 'q:' || q.id, ' ') FROM unnest(v_queues) AS q (id)) END;
+        v_notices := CASE WHEN v_queues[1] = ALL (v_queues) THEN 'q:' || v_queues[1]::text ELSE (
+            SELECT string_agg(DISTINCT 'q:' || q.id::text, ' ') FROM unnest(v_queues) AS q (id)) END;
     END IF;
     IF cardinality(v_places) = v_count THEN
         v_notices := dialoq.publish_notices(v_notices);

@@ -200,7 +200,7 @@ BEGIN
             ) AS k ON true
             WHERE k.is_kept IS NULL
         )
-        SELECT 'q:' || w.queue_id, w.conversations, (SELECT count(*) FROM counted) INTO v_notices, v_conversations, v_counted
+        SELECT 'q:' || w.queue_id::text, w.conversations, (SELECT count(*) FROM counted) INTO v_notices, v_conversations, v_counted
         FROM whole AS w;
         IF FOUND THEN
             IF v_counted < v_conversations THEN
