@@ -5,7 +5,7 @@ use crate::broker::Broker;
 use crate::catalog::{Catalog, apply, ddl};
 use crate::error::{Error, Result};
 use crate::id::IdSource;
-use crate::protocol::definition::Definition;
+use crate::protocol::definition::{BrokerOption, Definition};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -97,18 +97,40 @@ fn placed(error: Error, statements: &[ddl::Statement]) -> Error {
     }
 }
 
-/// The objects that these definitions change, in the order of a dump.
+/// The objects that these definitions change, in the order of a dump. An object that is dropped and made again as it was loses
+/// its conversations, messages or jobs, so it is one of them; so are all conversations, if a statement erases or ends them.
 fn changes<'a>(before: &Catalog, definitions: impl Iterator<Item = &'a Definition>) -> Result<Vec<DefinitionChange>> {
     let (mut after, mut ids) = (before.clone(), IdSource::Random);
+    let (mut dropped, mut of_conversations) = (Vec::new(), None);
     for (index, definition) in definitions.enumerate() {
         apply::apply(&mut after, definition, &mut ids).map_err(|error| error.in_statement(index))?;
+        dropped.extend(named_in_drop(definition));
+        if let Definition::AlterDatabase { option: BrokerOption::NewBroker | BrokerOption::ErrorBrokerConversations } =
+            definition
+        {
+            of_conversations = Some(DefinitionChange {
+                kind: DefinitionChangeKind::Altered,
+                object: named(definition),
+                before: None,
+                after: Some(ddl::render_definition(definition)),
+            });
+        }
     }
+    // Names of queues have no case.
+    let is_dropped = |object: &str| dropped.iter().any(|name| name.eq_ignore_ascii_case(object));
     let (old, new) = (objects(before), objects(&after));
     let mut found: Vec<(usize, DefinitionChange)> = Vec::new();
     for (object, (place, text)) in &new {
         let before = old.get(object).map(|(_, text)| text.clone());
         let kind = match &before {
             None => DefinitionChangeKind::Created,
+            Some(_) if is_dropped(object) => {
+                let kind = DefinitionChangeKind::Dropped;
+                found.push((*place, DefinitionChange { kind, object: object.clone(), before, after: None }));
+                let (kind, after) = (DefinitionChangeKind::Created, Some(text.clone()));
+                found.push((*place, DefinitionChange { kind, object: object.clone(), before: None, after }));
+                continue;
+            }
             Some(before) if before != text => DefinitionChangeKind::Altered,
             Some(_) => continue,
         };
@@ -120,12 +142,18 @@ fn changes<'a>(before: &Catalog, definitions: impl Iterator<Item = &'a Definitio
             .push((*place, DefinitionChange { kind, object: object.clone(), before: Some(text.clone()), after: None }));
     }
     found.sort_by_key(|(place, _)| *place);
-    Ok(found.into_iter().map(|(_, change)| change).collect())
+    Ok(found.into_iter().map(|(_, change)| change).chain(of_conversations).collect())
 }
 
 /// Every object by its kind and name, with its place in a dump and the statement that makes it.
 fn objects(catalog: &Catalog) -> BTreeMap<String, (usize, String)> {
-    let all = ddl::definitions(catalog);
+    let settings = &catalog.settings;
+    let delivery = if settings.is_broker_enabled { BrokerOption::EnableBroker } else { BrokerOption::DisableBroker };
+    let options = [delivery, BrokerOption::HonorBrokerPriority(settings.is_honor_broker_priority_on)];
+    // A dump leaves options at their defaults out.
+    let mut all = ddl::definitions(catalog);
+    all.retain(|definition| !matches!(definition, Definition::AlterDatabase { .. }));
+    all.extend(options.map(|option| Definition::AlterDatabase { option }));
     all.iter()
         .enumerate()
         .map(|(place, definition)| (named(definition), (place, ddl::render_definition(definition))))
@@ -146,7 +174,34 @@ fn named(definition: &Definition) -> String {
         }
         D::CreateWorkQueue { name, .. } => ("work queue", name),
         D::CreateWorkSchedule { name, .. } => ("work schedule", name),
+        D::AlterDatabase { option: BrokerOption::EnableBroker | BrokerOption::DisableBroker } => {
+            return "database option ENABLE_BROKER".to_owned();
+        }
+        D::AlterDatabase { option: BrokerOption::HonorBrokerPriority(_) } => {
+            return "database option HONOR_BROKER_PRIORITY".to_owned();
+        }
+        D::AlterDatabase { .. } => return "all conversations".to_owned(),
         other => return ddl::render_definition(other),
     };
     format!("{kind} '{name}'")
+}
+
+/// The object that a statement drops, as [`named`] calls it.
+fn named_in_drop(definition: &Definition) -> Option<String> {
+    use Definition as D;
+    let (kind, name) = match definition {
+        D::DropMessageType { name } => ("message type", name),
+        D::DropContract { name } => ("contract", name),
+        D::DropQueue { name } => ("queue", name),
+        D::DropService { name } => ("service", name),
+        D::DropBrokerPriority { name } => ("broker priority", name),
+        D::DropXmlSchemaCollection { name } => ("XML schema collection", name),
+        D::DropEventNotification { name, queue } => {
+            return Some(format!("event notification '{name}' on queue '{queue}'"));
+        }
+        D::DropWorkQueue { name } => ("work queue", name),
+        D::DropWorkSchedule { name } => ("work schedule", name),
+        _ => return None,
+    };
+    Some(format!("{kind} '{name}'"))
 }

@@ -43,6 +43,33 @@ fn an_error_in_the_tenth_statement_names_its_place_and_nothing_is_applied() {
 }
 
 #[test]
+fn a_dry_run_shows_what_a_script_erases_and_the_options_of_the_broker() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE emails");
+    let cases = [
+        ("ALTER DATABASE shop SET NEW_BROKER", "+ ALTER DATABASE CURRENT SET NEW_BROKER;", "altered all conversations"),
+        (
+            "DROP WORK QUEUE EMAILS; CREATE WORK QUEUE emails",
+            "- CREATE WORK QUEUE [emails]",
+            "dropped work queue 'emails'\ncreated work queue 'emails'",
+        ),
+        (
+            "ALTER DATABASE shop SET DISABLE_BROKER",
+            "- ALTER DATABASE CURRENT SET ENABLE_BROKER;\n+ ALTER DATABASE CURRENT SET DISABLE_BROKER;",
+            "altered database option ENABLE_BROKER",
+        ),
+        ("ALTER DATABASE shop SET DISABLE_BROKER", "standard input would change nothing", "nothing has changed"),
+    ];
+    for (script, preview, done) in cases {
+        let dry = shop.ok_with(&["apply", "-", "--dry-run"], script.as_bytes());
+        assert!(dry.contains(preview), "{script}: {dry}");
+        let applied = shop.ok_with(&["apply", "-"], script.as_bytes());
+        assert!(applied.contains(done), "{script}: {applied}");
+    }
+}
+
+#[test]
 fn a_syntax_error_shows_its_place() {
     let _limit = crate::limit();
     let shop = Shop::empty();
