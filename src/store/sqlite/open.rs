@@ -1,6 +1,6 @@
 //! Opening a database: its owner, its settings, and its tables and views.
 
-use super::failure::{damaged, storage};
+use super::failure::storage;
 use super::guard::Guard;
 use super::owner::{self, Held};
 use crate::error::{Code, Error, Result};
@@ -158,7 +158,9 @@ pub(super) fn write_connection(
         connection.pragma_update(None, "temp_store", "MEMORY")
     };
     set().map_err(failed)?;
-    install(&connection, is_new).map_err(failed)?;
+    install(&connection, is_new).map_err(|error| {
+        if !is_new && is_made_already(&error) { wrong_version(location, "older than they are") } else { failed(error) }
+    })?;
     // An earlier version made the tables and their first rows in two transactions.
     let is_new = is_new || connection.query_row(HALF_MADE, [], |row| row.get(0)).map_err(failed)?;
     Ok((connection, is_new))
@@ -225,15 +227,33 @@ pub(super) fn identify(connection: &Connection, location: &Location) -> Result<b
             Code::STORE_NEWER,
             format!(
                 "database '{location}' was written by a newer Dialoq: its tables have version {version}, this one \
-                 knows {}; use the newer one",
+                 knows {}; use the newer one, or set PRAGMA user_version back if another program has changed it",
                 SCHEMA.len()
             ),
         ));
     }
     if version < 1 {
-        return Err(damaged(format!("'{location}' says that its tables have version {version}")));
+        return Err(wrong_version(location, &format!("of version {version}")));
     }
     Ok(false)
+}
+
+/// Whether a script found its table or column.
+fn is_made_already(error: &rusqlite::Error) -> bool {
+    let text = error.to_string();
+    text.contains("already exists") || text.contains("duplicate column name")
+}
+
+/// 60012: tools for migrations count in `PRAGMA user_version`, where the version of the broker's tables is.
+fn wrong_version(location: &Location, says: &str) -> Error {
+    Error::new(
+        Code::STORE_DAMAGED,
+        format!(
+            "'{location}' says in PRAGMA user_version that its tables are {says}. Another program has changed it; set it back, \
+             to {} if this version of Dialoq wrote the file last",
+            SCHEMA.len()
+        ),
+    )
 }
 
 /// Brings tables and views to this version, wholly or not at all. In a new database the transaction stays open, because

@@ -123,13 +123,20 @@ async fn a_view_of_the_broker_that_another_program_changed_is_made_anew() {
 }
 
 #[tokio::test]
-async fn a_version_of_the_tables_that_no_release_has_written_is_damage() {
+async fn a_version_of_the_tables_that_another_program_has_set_is_named_and_can_be_set_back() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
-    changed_while_closed(folder.path(), "pragma user_version = 0").await;
-    let error = SqliteStore::open(options(folder.path())).err().unwrap();
-    assert_eq!(error.code(), Code::STORE_DAMAGED);
-    assert!(error.message().contains("version 0"), "{error}");
+    changed_while_closed(folder.path(), "select 1").await;
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    let version: i32 = other.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    for wrong in 0..version {
+        other.pragma_update(None, "user_version", wrong).unwrap();
+        let error = SqliteStore::open(options(folder.path())).err().unwrap();
+        assert_eq!(error.code(), Code::STORE_DAMAGED, "{wrong}: {error}");
+        assert!(error.message().contains("PRAGMA user_version"), "{wrong}: {error}");
+    }
+    other.pragma_update(None, "user_version", version).unwrap();
+    SqliteStore::open(options(folder.path())).unwrap();
 }
 
 #[tokio::test]
