@@ -26,6 +26,7 @@ fn text(text: &str) -> Vec<u8> {
 /// The numbers of the variants of `Call` in `src/store/sqlite/share/frame.rs`.
 const UNIT_HAPPENED: u8 = 2;
 const IN_TX: u8 = 5;
+const TAKE_SLOT: u8 = 6;
 const WATCH: u8 = 12;
 
 /// A request: its id, and its call by the number of the variant.
@@ -82,6 +83,38 @@ fn more_transactions_than_a_guest_may_have_are_refused_with_the_number() {
         // The answers must be read for the flood to end.
         std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
         flood.join().unwrap();
+    });
+}
+
+#[test]
+fn more_readers_than_a_process_may_have_get_no_place() {
+    const MOST: u64 = 64 * 1024;
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let mut stream = connected(&place);
+        let mut writing = stream.try_clone().unwrap();
+        let flood = std::thread::spawn(move || {
+            for slot in 1..=MOST + 10 {
+                // Of a queue each, one at most.
+                let rest = [number(slot), number(2 * slot), number(1)].concat();
+                writing.write_all(&frame(slot, TAKE_SLOT, &rest)).unwrap();
+            }
+        });
+        let (mut answers, mut places) = (0, 0);
+        while answers < MOST + 10 {
+            let mut length = [0; 4];
+            stream.read_exact(&mut length).unwrap();
+            let mut value = vec![0; u32::from_le_bytes(length) as usize];
+            stream.read_exact(&mut value).unwrap();
+            // Other frames are news.
+            answers += u64::from(value[0] == 0);
+            places += u64::from(value[0] == 0 && value.ends_with(&[5, 1, 0]));
+        }
+        assert_eq!(places, MOST);
+        flood.join().unwrap();
+        send(&owner, "goes on").await.unwrap();
+        assert_eq!(received(&owner).await, ["goes on"]);
     });
 }
 

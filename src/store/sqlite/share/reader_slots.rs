@@ -41,9 +41,11 @@ impl ReaderSlots {
             return None;
         }
         let taken = state.taken.entry(queue_id).or_default();
+        let number = first_free(taken, 0);
         // Numbers above a maximum that was lowered count too.
-        let number = (0..i32::from(most)).find(|number| !taken.contains(number));
-        let number = number.filter(|_| taken.len() < usize::from(most))?;
+        if number >= i32::from(most) || taken.len() >= usize::from(most) {
+            return None;
+        }
         taken.insert(number);
         Some(number)
     }
@@ -52,7 +54,7 @@ impl ReaderSlots {
     pub(super) fn enter(&self, queue_id: i32, number: i32) -> i32 {
         let mut state = self.state();
         let taken = state.taken.entry(queue_id).or_default();
-        let number = (number.max(0)..i32::MAX).find(|number| !taken.contains(number)).unwrap_or(i32::MAX);
+        let number = first_free(taken, number.max(0));
         taken.insert(number);
         number
     }
@@ -67,6 +69,12 @@ impl ReaderSlots {
         }
         was_taken
     }
+}
+
+/// The first number from this one on that is not taken.
+fn first_free(taken: &BTreeSet<i32>, from: i32) -> i32 {
+    let in_a_row = taken.range(from..).zip(from..=i32::MAX).take_while(|(taken, number)| *taken == number).count();
+    i32::try_from(in_a_row).map_or(i32::MAX, |count| from.saturating_add(count))
 }
 
 #[cfg(test)]
@@ -89,6 +97,9 @@ mod tests {
         let slots = ReaderSlots::default();
         assert_eq!([slots.enter(1, 0), slots.enter(1, 0)], [0, 1]);
         assert_eq!(slots.take(1, 2), None);
+        assert_eq!([slots.enter(1, 3), slots.enter(1, -7), slots.enter(1, 2)], [3, 2, 4]);
+        let last = i32::MAX;
+        assert_eq!([slots.enter(1, last), slots.enter(1, last)], [last, last]);
     }
 
     #[test]

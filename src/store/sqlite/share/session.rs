@@ -267,14 +267,14 @@ impl GuestSession {
                 }
             }
             Call::TakeSlot { slot, queue_id, most } => {
-                let number = if self.slots.contains_key(&slot) { None } else { self.owned.slots.take(queue_id, most) };
+                let number = self.has_room_for(slot).then(|| self.owned.slots.take(queue_id, most)).flatten();
                 if let Some(number) = number {
                     self.slots.insert(slot, (queue_id, number));
                 }
                 self.answers.answer(id, Ok(Answer::Slot(number)));
             }
             Call::EnterSlot { slot, queue_id, number } => {
-                if self.slots.len() < MOST_SLOTS && !self.slots.contains_key(&slot) {
+                if self.has_room_for(slot) {
                     self.slots.insert(slot, (queue_id, self.owned.slots.enter(queue_id, number)));
                 }
             }
@@ -318,6 +318,11 @@ impl GuestSession {
             drop(room);
         });
         entered.insert(id, task);
+    }
+
+    /// Whether the guest may have one more reader, of this id.
+    fn has_room_for(&self, slot: u64) -> bool {
+        self.slots.len() < MOST_SLOTS && !self.slots.contains_key(&slot)
     }
 
     fn step(&mut self, id: u64, tx: u64, step: TxStep) {
