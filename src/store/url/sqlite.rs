@@ -52,6 +52,16 @@ impl SqliteUrl {
             if path.contains('\0') {
                 return Err(bad(url, "its path holds a NUL"));
             }
+            if path.starts_with(':') {
+                return Err(bad(
+                    url,
+                    "its path begins with a colon; write 'sqlite::memory:' for none, or './' before the colon",
+                ));
+            }
+            // A drive has one letter.
+            if path.split_once("://").is_some_and(|(scheme, _)| scheme.len() > 1 && !scheme.contains(['/', '\\'])) {
+                return Err(bad(url, "its path is a URL; name one store, or write './' before the path"));
+            }
             Location::File(PathBuf::from(path))
         };
         let mut common = CommonParameters::default();
@@ -114,6 +124,23 @@ mod tests {
     }
 
     #[test]
+    fn a_colon_may_be_in_a_path() {
+        assert_eq!(file("sqlite:./:memory"), PathBuf::from("./:memory"));
+        assert_eq!(file("sqlite:./file://x"), PathBuf::from("./file://x"));
+        assert_eq!(file("sqlite:C://x"), PathBuf::from("C://x"));
+    }
+
+    #[test]
+    fn the_password_of_a_second_store_is_not_shown() {
+        for url in
+            ["sqlite:postgres://u:secret@h/db", "sqlite://mssql://u:secret@h/db", "sqlite:postgres%3a//u:secret@h"]
+        {
+            let error = StoreUrl::parse(url).unwrap_err();
+            assert!(error.message().contains("is a URL") && !error.message().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
     fn an_unknown_parameter_is_refused_by_name() {
         for (url, part) in [
             ("sqlite:", "no file"),
@@ -125,6 +152,8 @@ mod tests {
             ("sqlite:x?mode=ro", "'mode'"),
             ("sqlite:x%2", "hexadecimal"),
             ("sqlite:x%ff", "UTF-8"),
+            ("sqlite::memory", "'sqlite::memory:'"),
+            ("sqlite:file://x", "is a URL"),
         ] {
             let error = StoreUrl::parse(url).unwrap_err();
             assert_eq!(error.code(), Code::BAD_URL, "{url}");
