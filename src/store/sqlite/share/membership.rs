@@ -130,8 +130,9 @@ enum Obstacle {
     Final(Error),
 }
 
-/// Since when an owner has not answered, and whether it shares the file. Many short owners may follow one another, and an attempt
-/// may meet each of them before it has announced itself; so the time counts anew when that changes.
+/// Since when the file has had an owner that does not answer, and whether that owner has said that it shares the file. It says so
+/// a moment after it has the lock. Of many short owners that follow one another an attempt may meet each one in that moment, so
+/// the time counts from zero when what they say changes.
 #[derive(Default)]
 struct Absence(Option<(bool, Instant)>);
 

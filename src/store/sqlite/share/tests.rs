@@ -644,8 +644,7 @@ async fn a_file_that_has_the_path_of_the_socket_stays() {
     socket::listen(&database).unwrap();
 }
 
-/// Reads until a whole request has arrived.
-/// Waits for a unit or a step of a transaction, and gives the id of the call.
+/// Waits until a unit or a step of a transaction has arrived whole, and gives the id of the call.
 async fn until_request(stream: &interprocess::local_socket::tokio::Stream, buffer: &mut FrameBuffer) -> u64 {
     use tokio::io::AsyncReadExt;
     loop {
