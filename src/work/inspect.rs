@@ -283,7 +283,21 @@ impl Broker {
             return Ok(0);
         }
         let dead = JobFilter { state: Some("dead".to_owned()), ..filter.clone() };
-        self.each_job(&dead, |job, seen| WorkVerb::Redrive { job, seen }).await
+        let jobs = self.jobs(&dead, u32::MAX).await?;
+        self.each_job(&dead, &jobs, |job, seen| WorkVerb::Redrive { job, seen }).await
+    }
+
+    /// As [`Broker::redrive_jobs`], but only of these jobs, which [`Broker::jobs`] has found by this filter: those of a preview. A
+    /// job that died after it is left out.
+    ///
+    /// # Errors
+    /// Those of the store; then jobs before the failure are redriven.
+    pub async fn redrive_found_jobs(&self, filter: &JobFilter, found: &[JobStatus]) -> Result<u64> {
+        if filter.state.as_deref().is_some_and(|state| state != "dead") {
+            return Ok(0);
+        }
+        let dead = JobFilter { state: Some("dead".to_owned()), ..filter.clone() };
+        self.each_job(&dead, found, |job, seen| WorkVerb::Redrive { job, seen }).await
     }
 
     /// Cancels every job of a filter. Returns how many; jobs that an open transaction holds, or that are finished
@@ -293,19 +307,33 @@ impl Broker {
     /// # Errors
     /// 60002 for a work queue that is not there; those of the store; then jobs before the failure are cancelled.
     pub async fn cancel_jobs(&self, filter: &JobFilter) -> Result<u64> {
-        self.each_job(filter, |job, seen| WorkVerb::Cancel { job, seen }).await
+        let jobs = self.jobs(filter, u32::MAX).await?;
+        self.cancel_found_jobs(filter, &jobs).await
     }
 
-    async fn each_job(&self, filter: &JobFilter, verb: impl Fn(JobId, Option<Seen>) -> WorkVerb) -> Result<u64> {
+    /// As [`Broker::cancel_jobs`], but only of these jobs, which [`Broker::jobs`] has found by this filter: those of a preview. A
+    /// job that was pushed after it is left out.
+    ///
+    /// # Errors
+    /// Those of the store; then jobs before the failure are cancelled.
+    pub async fn cancel_found_jobs(&self, filter: &JobFilter, found: &[JobStatus]) -> Result<u64> {
+        self.each_job(filter, found, |job, seen| WorkVerb::Cancel { job, seen }).await
+    }
+
+    async fn each_job(
+        &self,
+        filter: &JobFilter,
+        found: &[JobStatus],
+        verb: impl Fn(JobId, Option<Seen>) -> WorkVerb,
+    ) -> Result<u64> {
         // Queue, type and id never change.
         let may_change = filter.state.is_some() || filter.error.is_some() || filter.taken_before.is_some();
         let verb = |job: &JobStatus| {
             let state = filter.state.as_deref().map(Arc::from);
             Verb::Work(verb(job.job, may_change.then_some(Seen { state, token: job.token })))
         };
-        let jobs = self.jobs(filter, u32::MAX).await?;
         let mut done = 0;
-        for jobs in jobs.chunks(AT_ONCE) {
+        for jobs in found.chunks(AT_ONCE) {
             let unit = jobs.iter().map(verb).collect();
             match self.submit(unit).await {
                 Ok(outcomes) => done += outcomes.len() as u64,

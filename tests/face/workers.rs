@@ -90,6 +90,30 @@ async fn errors_panics_and_bodies_that_do_not_decode_are_failed_attempts() {
 }
 
 #[tokio::test]
+async fn a_change_of_the_jobs_of_a_preview_leaves_later_ones_alone() {
+    let _limit = limit();
+    let broker = broker("WITH MAX_ATTEMPTS = 1").await;
+    let kill = async |number: u32| {
+        broker.push_job(TASKS, &number).await.unwrap();
+        let worker = broker.worker(TASKS, async |_, _| Err::<(), _>("cannot")).start();
+        finished(&worker, 1).await;
+        worker.stop().await;
+    };
+    kill(1).await;
+    let all = JobFilter::default();
+    let previewed = broker.jobs(&dead(), 10).await.unwrap();
+    kill(2).await;
+    assert_eq!(broker.redrive_found_jobs(&all, &previewed).await.unwrap(), 1);
+    assert_eq!(broker.redrive_found_jobs(&all, &previewed).await.unwrap(), 0, "it is not dead any more");
+    assert_eq!(broker.jobs(&dead(), 10).await.unwrap().len(), 1, "the second died after the preview");
+
+    let previewed = broker.jobs(&all, 10).await.unwrap();
+    broker.push_job(TASKS, &3).await.unwrap();
+    assert_eq!(broker.cancel_found_jobs(&all, &previewed).await.unwrap(), 2);
+    assert_eq!(broker.jobs(&all, 10).await.unwrap().len(), 1, "the third came after the preview");
+}
+
+#[tokio::test]
 async fn a_result_that_is_too_large_fails_its_attempt_and_is_named() {
     let _limit = limit();
     for in_transactions in [false, true] {

@@ -90,7 +90,9 @@ async fn each(
     output: &Output,
     change: Change,
 ) -> Result<(), Failure> {
-    let found = broker.jobs(filter, u32::MAX).await?.len();
+    // Jobs that come after the preview are not touched.
+    let jobs = broker.jobs(filter, u32::MAX).await?;
+    let found = jobs.len();
     let (verb, done) = match change {
         Change::Redrive => ("redrive", "redriven"),
         Change::Cancel => ("cancel", "cancelled"),
@@ -106,8 +108,8 @@ async fn each(
         confirm(false, &format!("{verb} {}?", number_of(found as u64)), output).await?;
     }
     let jobs = match change {
-        Change::Redrive => broker.redrive_jobs(filter).await?,
-        Change::Cancel => broker.cancel_jobs(filter).await?,
+        Change::Redrive => broker.redrive_found_jobs(filter, &jobs).await?,
+        Change::Cancel => broker.cancel_found_jobs(filter, &jobs).await?,
     };
     match output.json {
         true => output.json(&json!({ done: jobs })),
