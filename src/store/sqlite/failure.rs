@@ -55,6 +55,21 @@ pub(super) fn user(text: &str, why: impl std::fmt::Display) -> Error {
     Error::new(Code::USER_SQL_FAILED, format!("the statement '{shown}{dots}' failed: {why}"))
 }
 
+/// The user's own SQL failed in SQLite. Of a text that SQLite cannot read, its own message repeats the whole.
+pub(super) fn user_failed(text: &str, error: rusqlite::Error) -> Error {
+    let refusal = match &error {
+        rusqlite::Error::SqlInputError { msg, sql, offset, .. } => {
+            let before = usize::try_from(*offset).ok().and_then(|offset| sql.get(..offset));
+            match before {
+                Some(before) => user(text, format!("{msg}, at character {}", before.chars().count() + 1)),
+                None => user(text, msg),
+            }
+        }
+        error => user(text, error),
+    };
+    refusal.caused_by(error)
+}
+
 /// An earlier commit failed.
 pub(super) fn poisoned(first: &str) -> Error {
     Error::new(

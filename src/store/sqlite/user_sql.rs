@@ -1,7 +1,7 @@
 //! The user's own SQL: bound, guarded, and counted.
 
 use super::batch::{WriteSide, writing};
-use super::failure::user;
+use super::failure::{user, user_failed};
 use super::guard::{self, Guard};
 use super::known_schema::SchemaFacts;
 use super::known_statement::{KnownStatement, beginning};
@@ -524,7 +524,7 @@ fn refused(statement: &SqlStatement, error: rusqlite::Error) -> Error {
         (None, rusqlite::Error::MultipleStatement) => {
             user(&statement.text, "it holds several statements; give them one by one")
         }
-        (None, error) => user(&statement.text, error),
+        (None, _) => return user_failed(&statement.text, error),
     };
     refusal.caused_by(error)
 }

@@ -393,3 +393,22 @@ async fn an_r_tree_can_be_made_and_used() {
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select id from area where east > 3").await, 2);
 }
+
+#[tokio::test]
+async fn a_statement_that_cannot_be_read_is_shown_once_and_the_place_is_named() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create table t (n integer)"]).await;
+    let long = format!("insert into t values {} form", vec!["(1)"; 500].join(","));
+    let mut tx = store.begin().await.unwrap();
+    for error in [
+        store.run_sql(sql(&long)).await.unwrap_err(),
+        store.query(sql(&long)).await.unwrap_err(),
+        tx.sql(sql(&long)).await.unwrap_err(),
+    ] {
+        assert_eq!(error.code(), Code::USER_SQL_FAILED);
+        assert!(error.message().len() < 200, "{error}");
+        assert!(error.message().ends_with(r#"near "form": syntax error, at character 2022"#), "{error}");
+    }
+    let error = store.run_sql(sql("insert into u values (1)")).await.unwrap_err();
+    assert!(error.message().ends_with("no such table: u"), "{error}");
+}
