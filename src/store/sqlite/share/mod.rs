@@ -19,6 +19,7 @@ mod remote_tx;
 mod serve;
 mod session;
 mod socket;
+mod spin;
 #[cfg(test)]
 mod tests;
 

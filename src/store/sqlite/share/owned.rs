@@ -3,6 +3,7 @@
 use super::frame::FromOwner;
 use super::lock;
 use super::reader_slots::ReaderSlots;
+use super::spin::Turns;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error};
 use crate::store::sqlite::SqliteStore;
@@ -18,6 +19,7 @@ pub(super) struct OwnedStore {
     pub(super) store: Arc<SqliteStore>,
     pub(super) slots: ReaderSlots,
     pub(super) board: Arc<ActivityBoard>,
+    pub(super) turns: Arc<Turns>,
     /// The queues in which a slot has become free; `None` is any queue.
     freed: broadcast::Sender<Option<i32>>,
     /// The definitions as the last answer found them, and how often they have changed.
@@ -34,6 +36,7 @@ impl OwnedStore {
             store,
             slots,
             board,
+            turns: Arc::new(Turns::new()),
             freed: broadcast::channel(MOST_FREED).0,
             definitions,
             last_connection: AtomicU64::new(0),

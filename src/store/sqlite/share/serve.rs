@@ -4,6 +4,7 @@ use super::Stop;
 use super::owned::OwnedStore;
 use super::session::{self, Closing, Draining};
 use super::socket::{self, Listening};
+use super::spin::Turns;
 use crate::store::sqlite::SqliteStore;
 use crate::store::url::Durability;
 use interprocess::local_socket::tokio::{Stream, prelude::*};
@@ -36,12 +37,16 @@ pub(super) struct Connections {
     closing: watch::Sender<Closing>,
     draining: Draining,
     drained: mpsc::Receiver<Infallible>,
+    /// The task that polls for the next call of a guest.
+    _awake: JoinSet<()>,
 }
 
 impl Connections {
-    fn new() -> Self {
+    fn new(turns: Arc<Turns>) -> Self {
         let (draining, drained) = mpsc::channel(1);
-        Self { sessions: JoinSet::new(), closing: watch::Sender::new(Closing::No), draining, drained }
+        let mut awake = JoinSet::new();
+        awake.spawn(async move { turns.keep_awake().await });
+        Self { sessions: JoinSet::new(), closing: watch::Sender::new(Closing::No), draining, drained, _awake: awake }
     }
 
     fn start(&mut self, owned: Arc<OwnedStore>, stream: Stream, durability: Durability) {
@@ -79,7 +84,7 @@ pub(super) async fn run(
     mut complete_at: Option<Instant>,
     mut stopping: watch::Receiver<Stop>,
 ) -> (End, Connections) {
-    let mut connections = Connections::new();
+    let mut connections = Connections::new(owned.turns.clone());
     let mut checks = interval(CHECK_EVERY);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     checks.tick().await;

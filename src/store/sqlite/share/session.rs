@@ -8,6 +8,7 @@ use super::frame::{
     self, Answer, Call, FrameBuffer, FromOwner, Holder, QueueNews, Refusal, Request, TxStep, WireOutcome,
 };
 use super::owned::OwnedStore;
+use super::spin::Turns;
 use super::{lock, socket};
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
@@ -96,12 +97,14 @@ pub(super) async fn serve(
     // Registered before the first request, so that no change is missed after the guest has read the definitions.
     let redefined = owned.board.register_definitions();
     let mut reporters = JoinSet::new();
-    let mut writer = tokio::spawn(write(stream.clone(), to_write, reports_to_write, unsent.clone()));
+    let connection = owned.next_connection();
+    let written = Written { unsent: unsent.clone(), turns: owned.turns.clone(), connection };
+    let mut writer = tokio::spawn(write(stream.clone(), to_write, reports_to_write, written));
     reporters.spawn(report_definitions(owned.board.clone(), redefined, reports.clone()));
     reporters.spawn(report_freed_slots(owned.clone(), owned.freed_slots(), reports.clone()));
     let mut session = GuestSession {
         answers: Answers { owned: owned.clone(), send, unsent: unsent.clone() },
-        connection: owned.next_connection(),
+        connection,
         peer: socket::peer_of(&stream),
         owned,
         reports,
@@ -200,6 +203,22 @@ impl Unsent {
     }
 }
 
+/// What is noted of the answers that were written to a guest.
+struct Written {
+    unsent: Arc<Unsent>,
+    turns: Arc<Turns>,
+    connection: u64,
+}
+
+impl Written {
+    fn note(&self, bytes: usize) {
+        self.unsent.note_written(bytes);
+        if bytes > 0 {
+            self.turns.answered(self.connection);
+        }
+    }
+}
+
 /// The state of one connection.
 struct GuestSession {
     owned: Arc<OwnedStore>,
@@ -241,6 +260,10 @@ impl Drop for GuestSession {
 impl GuestSession {
     fn handle(&mut self, Request { id, call }: Request) {
         while self.tasks.try_join_next().is_some() {}
+        // A notification has the id 0.
+        if id != 0 {
+            self.owned.turns.asked(self.connection);
+        }
         let store = self.owned.store.clone();
         match call {
             Call::Submit(unit) => self.run(id, async move { store.submit(unit).await.map(outcomes) }),
@@ -520,7 +543,7 @@ async fn write(
     stream: Arc<Stream>,
     mut answers: mpsc::UnboundedReceiver<Vec<u8>>,
     mut reports: mpsc::Receiver<Vec<u8>>,
-    unsent: Arc<Unsent>,
+    written: Written,
 ) {
     let (mut frames, mut bytes) = (Vec::new(), Vec::new());
     loop {
@@ -541,7 +564,7 @@ async fn write(
         if (&mut &*stream).write_all(&bytes).await.is_err() {
             return;
         }
-        unsent.note_written(answered);
+        written.note(answered);
         bytes.clear();
         bytes.shrink_to(WRITE_BYTES);
     }
