@@ -163,9 +163,7 @@ pub trait Link: Send {
     }
 
     /// Whether the connection is known to be closed. The server is not asked.
-    fn is_closed(&self) -> bool {
-        false
-    }
+    fn is_closed(&self) -> bool;
 
     /// With the next request the transaction takes the lock of a group alone that it shares with a claim
     /// ([`Dialect::has_claims`]).

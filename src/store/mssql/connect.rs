@@ -55,7 +55,7 @@ impl Connection {
     }
 
     /// Whether the connection is open as far as this machine can see.
-    fn is_alive(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         match self.socket.peek(&mut [0]) {
             Ok(read) => read > 0,
             Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,

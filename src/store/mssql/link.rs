@@ -107,6 +107,11 @@ impl Link for MssqlLink {
         })
     }
 
+    /// The driver does not say that the server has closed the connection, so the socket is asked.
+    fn is_closed(&self) -> bool {
+        self.held.session.is_broken || !self.held.is_alive()
+    }
+
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>> {
         Box::pin(async move {
             let (session, client) = self.parts();

@@ -1,5 +1,7 @@
 //! The driver against a server, which is that of `DIALOQ_TEST_MSSQL`; without it they say so and pass.
 
+mod played;
+
 use super::MssqlDriver;
 use crate::error::{Code, ErrorKind};
 use crate::store::database::link::{Arg, Call, Column, Driver, Fate, Link};

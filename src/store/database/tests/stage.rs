@@ -340,6 +340,10 @@ impl Link for PlayedLink {
         self.control("commit".to_owned())
     }
 
+    fn is_closed(&self) -> bool {
+        false
+    }
+
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>> {
         self.control("rollback".to_owned())
     }

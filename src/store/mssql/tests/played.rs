@@ -1,0 +1,89 @@
+//! The driver against a server that the test plays: it lets everyone in, and answers every request that it is done.
+
+use super::driver;
+use crate::store::database::link::Driver;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The answer to PRELOGIN: a version, and that the server encrypts nothing.
+const PRELOGIN: &[u8] = &[0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xFF, 16, 0, 0, 0, 0, 0, 2];
+/// LOGINACK of TDS 7.4 by a server without a name.
+const LOGIN: &[u8] = &[0xAD, 10, 0, 1, 0x74, 0, 0, 4, 0, 16, 0, 0, 0];
+/// The end of an answer without rows.
+const DONE: &[u8] = &[0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// The kinds of packets that a client sends first.
+const PRELOGIN_PACKET: u8 = 0x12;
+const LOGIN_PACKET: u8 = 0x10;
+
+/// Reads a request; gives its kind, `None` at the end of the connection.
+async fn request(stream: &mut TcpStream) -> Option<u8> {
+    loop {
+        let mut header = [0; 8];
+        stream.read_exact(&mut header).await.ok()?;
+        let mut rest = vec![0; usize::from(u16::from_be_bytes([header[2], header[3]])) - header.len()];
+        stream.read_exact(&mut rest).await.ok()?;
+        let is_last = header[1] & 1 == 1;
+        if is_last {
+            return Some(header[0]);
+        }
+    }
+}
+
+async fn answer(stream: &mut TcpStream, parts: &[&[u8]]) {
+    let body = parts.concat();
+    let length = u16::try_from(body.len() + 8).unwrap().to_be_bytes();
+    let packet = [&[4, 1, length[0], length[1], 0, 0, 1, 0], &*body].concat();
+    stream.write_all(&packet).await.unwrap();
+}
+
+/// Lets a client in, and answers its first request.
+async fn let_in(listener: TcpListener) -> TcpStream {
+    let mut stream = listener.accept().await.unwrap().0;
+    loop {
+        match request(&mut stream).await.expect("the client stays") {
+            PRELOGIN_PACKET => answer(&mut stream, &[PRELOGIN]).await,
+            LOGIN_PACKET => answer(&mut stream, &[LOGIN, DONE]).await,
+            _ => {
+                answer(&mut stream, &[DONE]).await;
+                return stream;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_link_whose_connection_the_server_closes_is_known_to_be_closed() {
+    let _limit = crate::testing::limit();
+    for is_reset in [false, true] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = tokio::spawn(let_in(listener));
+        let driver = driver(&format!("mssql://sa:secret@127.0.0.1:{port}/d?encrypt=off"));
+        let link = driver.dedicated().await.unwrap();
+        let stream = server.await.unwrap();
+        assert!(!link.is_closed());
+        if is_reset {
+            socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        }
+        drop(stream);
+        while !link.is_closed() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_link_whose_call_fails_without_an_answer_is_known_to_be_closed() {
+    let _limit = crate::testing::limit();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let mut stream = let_in(listener).await;
+        request(&mut stream).await
+    });
+    let driver = driver(&format!("mssql://sa:secret@127.0.0.1:{port}/d?encrypt=off"));
+    let mut link = driver.dedicated().await.unwrap();
+    assert!(!link.read("SELECT 1 AS n").await.unwrap_err().is_link_usable);
+    assert!(server.await.unwrap().is_some() && link.is_closed());
+}
