@@ -106,6 +106,27 @@ async fn held(host: &Broker, places: i64) {
     soon(&format!("{places} places of readers held"), counted).await;
 }
 
+staged!(postgres, an_idle_host_that_loses_its_connection_is_shown_again, async |store| {
+    let stage = Stage::shared(store).await;
+    let other = stage.another().await;
+    let (_theatre, procedure) = Theatre::new();
+    let _readers = stage.activate("work", procedure).start();
+    let monitors = format!("select count(*) as n from {}", stage.view("dm_broker_queue_monitors"));
+    let shown = async || other.query(&*monitors, ()).await.unwrap().rows[0].get::<i64>("n").unwrap();
+    soon("the monitor in the view", async { while shown().await != 1 {} }).await;
+    let presence = "from pg_locks where locktype = 'advisory' and classid::bigint >> 16 = 17488
+        and database = (select oid from pg_database where datname = current_database())";
+    other.query(format!("select pg_terminate_backend(pid, 20000) {presence}"), ()).await.unwrap();
+    assert_eq!(shown().await, 0);
+    // The monitor has nothing to do, so its row does not change. Each advance is a tick.
+    let again = async {
+        while shown().await != 1 {
+            stage.advance(FIVE_SECONDS);
+        }
+    };
+    soon("the monitor in the view again", again).await;
+});
+
 staged!(postgres, a_host_that_loses_its_connection_keeps_its_place, async |store| {
     let stage = Stage::shared(store).await;
     let other = stage.another().await;

@@ -145,6 +145,7 @@ impl Database {
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
         self.maintenance.forget();
         self.presence.hold_again().await?;
+        self.publish_lost_rows().await;
         self.release_owed_jobs().await;
         let mut has_due_schedules = false;
         loop {

@@ -36,6 +36,8 @@ struct State {
     monitors: BTreeMap<u64, MonitorRow>,
     tasks: BTreeMap<u64, ActivatedTaskRow>,
     version: u64,
+    /// A connection that showed rows was lost: they are to be written again, although none of them changes.
+    has_lost_rows: bool,
     /// Rows that another session held when they were last written. They are written last.
     held: BTreeSet<RowKey>,
     /// Whether transactions of this process may hold jobs.
@@ -74,6 +76,7 @@ impl KeptLink for Registration<'_> {
             link.call(Call { name: "hold_presence", args: vec![Arg::Uuid(presence.process)] }).await?;
             state.generation += 1;
             // A process that found ours dead has deleted its rows.
+            state.has_lost_rows |= state.shows_rows();
             (state.monitors, state.tasks, state.version) = (BTreeMap::new(), BTreeMap::new(), 0);
             state.held.clear();
             state.take_places_again(&mut *link).await?;
@@ -83,6 +86,10 @@ impl KeptLink for Registration<'_> {
 }
 
 impl State {
+    fn shows_rows(&self) -> bool {
+        !(self.monitors.is_empty() && self.tasks.is_empty())
+    }
+
     async fn connect_if_lost(&mut self, presence: &Presence) -> Linked<()> {
         if self.link.as_ref().is_none_or(|link| link.is_closed()) {
             let link = Registration(self, presence).connect().await?;
@@ -214,6 +221,15 @@ impl Presence {
         if state.holds_jobs || !state.places.is_empty() { state.connect_if_lost(self).await } else { Ok(()) }
     }
 
+    /// The same for its rows, which such a tick deletes.
+    async fn show_again(&self) -> Linked<bool> {
+        let mut state = self.state.lock().await;
+        if state.shows_rows() {
+            state.connect_if_lost(self).await?;
+        }
+        Ok(state.has_lost_rows)
+    }
+
     /// Whether the process has held jobs.
     pub(super) async fn holds_jobs(&self) -> bool {
         self.state.lock().await.holds_jobs
@@ -276,8 +292,21 @@ impl Database {
                 return Err(error);
             }
         }
-        state.failed_at = None;
+        (state.failed_at, state.has_lost_rows) = (None, false);
         Ok(())
+    }
+
+    /// Writes the rows again if the connection that showed them was lost. An idle queue monitor changes no row, so nothing else
+    /// would write them.
+    pub(super) async fn publish_lost_rows(self: &Arc<Self>) {
+        let published = match self.presence.show_again().await {
+            Ok(true) => self.publish_in_task().await,
+            Ok(false) => Ok(()),
+            Err(failure) => Err(failure.into()),
+        };
+        if let Err(error) = published {
+            tracing::warn!(%error, "the views do not show the queue monitors of this process");
+        }
     }
 
     async fn publish_now(&self, state: &mut State) -> Result<()> {
