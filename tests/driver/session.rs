@@ -459,3 +459,20 @@ pub(crate) fn the_server_notices_a_lost_host_soon(_: Store) {
     };
     runtime.block_on(async { tokio::time::timeout(6 * SOON, test).await.expect("the test hangs") }).unwrap();
 }
+
+pub(crate) fn a_limit_on_idle_sessions_ends_none_that_serves_no_caller(store: Store) {
+    on(store, "", "", |stage| async move {
+        let name = stage.database.sql("SELECT current_database()");
+        stage.database.sql(&format!("ALTER DATABASE {name} SET idle_session_timeout = '300ms'"));
+        let driver = PostgresDriver::new(&url(stage.database.url())).unwrap();
+        let mut listener = driver.listen().await.unwrap().expect("PostgreSQL notifies");
+        let of_its_own = driver.dedicated().await.unwrap();
+        let of_the_pool = driver.take().await.unwrap();
+        while !of_the_pool.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!of_its_own.is_closed());
+        stage.database.sql("NOTIFY dialoq, 'c'");
+        assert_eq!(listener.next().await.unwrap(), ["c"]);
+    });
+}

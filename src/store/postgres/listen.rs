@@ -22,6 +22,7 @@ impl PgListener {
         let (sender, payloads) = unbounded_channel();
         // The receiver was dropped with the listener, so the connection ends.
         let session = connector.connect(move |payload| drop(sender.send(payload))).await?;
+        connector.lift_limit(&session.client).await?;
         session.client.batch_execute(session::LISTEN).await.map_err(|error| {
             let loss = ConnectionState { is_closed: session.client.is_closed(), why: session.lost.get().cloned() };
             failure(error, Asked::Ours("listening"), AtRisk::Nothing, loss, connector.place()).error
