@@ -196,3 +196,48 @@ pub(crate) fn receivers_lock_only_the_groups_they_take(store: Store) {
         }
     });
 }
+
+/// A trigger that sends is a usual outbox. The answers of its verbs never reach Dialoq's client, so the server must notify.
+pub(crate) fn verbs_of_the_users_own_sql_wake_receivers(store: Store) {
+    const SEND: &str = "SELECT dialoq.send(d.conversation_handle, '//t/Word', 'a')
+        FROM dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', NULL, '//t/Talk') AS d";
+    on(store, |broker, _, database| async move {
+        database.sql(
+            "CREATE TABLE public.at_once (id int); CREATE TABLE public.at_the_commit (id int);
+            CREATE FUNCTION public.outbox() RETURNS trigger LANGUAGE plpgsql AS $$
+            DECLARE d uuid;
+            BEGIN
+                SELECT b.conversation_handle INTO d
+                FROM dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', NULL, '//t/Talk') AS b;
+                PERFORM dialoq.send(d, '//t/Word', 'a');
+                RETURN new;
+            END $$;
+            CREATE TRIGGER t AFTER INSERT ON public.at_once FOR EACH ROW EXECUTE FUNCTION public.outbox();
+            CREATE CONSTRAINT TRIGGER t AFTER INSERT ON public.at_the_commit DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION public.outbox()",
+        );
+        let other = Broker::open(database.url()).await.unwrap();
+        let triggers = ["INSERT INTO public.at_once VALUES (1)", "INSERT INTO public.at_the_commit VALUES (1)"];
+        for text in triggers.into_iter().chain([SEND]) {
+            for is_in_transaction in [true, false] {
+                // Longer than the test waits, and the process polls once a minute.
+                let receiver = other.clone();
+                let receiving = tokio::spawn(async move { receiver.receive("server").wait(9 * SOON).await });
+                while other.sessions_waiting("server") == 0 {
+                    tokio::task::yield_now().await;
+                }
+                if is_in_transaction {
+                    let tx = broker.begin().await.unwrap();
+                    tx.sql(text, ()).await.unwrap();
+                    tx.commit().await.unwrap();
+                } else {
+                    broker.sql(text, ()).await.unwrap();
+                }
+                let woken = tokio::time::timeout(SOON, receiving).await;
+                let batch =
+                    woken.unwrap_or_else(|_| panic!("not woken: {text}, in a transaction: {is_in_transaction}"));
+                assert!(batch.unwrap().unwrap().is_some());
+            }
+        }
+    });
+}

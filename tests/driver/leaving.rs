@@ -249,11 +249,11 @@ pub(crate) fn durability_and_the_search_path_are_set(store: Store) {
             ["sync", "path", "client", "zone", "name"].map(|column| row.get::<String>(column).unwrap())
         };
         let mut link = stage.link().await;
-        assert_eq!(shown(&mut *link).await, ["off", "shop, dialoq", "1", "UTC", "dialoq"]);
+        assert_eq!(shown(&mut *link).await, ["off", "shop, dialoq", "marked", "UTC", "dialoq"]);
         let full =
             dialoq::internals::store::postgres::PostgresDriver::new(&crate::stage::url(stage.database.url())).unwrap();
         let mut link = full.take().await.unwrap();
-        assert_eq!(shown(&mut *link).await, ["on", "public, dialoq", "1", "UTC", "dialoq"]);
+        assert_eq!(shown(&mut *link).await, ["on", "public, dialoq", "marked", "UTC", "dialoq"]);
         // The user is called dialoq: its own schema leaves the path, wherever it stands.
         let paths =
             [("public,%22$user%22", "public, dialoq"), ("$user,public", "public, dialoq"), ("%22$user%22", "dialoq")];

@@ -36,7 +36,7 @@ BEGIN
     SELECT r.mark - s.last_value INTO v_ahead FROM dialoq.job_token_run AS r, dialoq.next_job_token AS s;
     IF v_ahead > 1000000 THEN
         RETURN;
-    ELSIF v_ahead IS NOT NULL AND current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
+    ELSIF v_ahead IS NOT NULL AND NOT dialoq.is_client_call() THEN
         -- A transaction of plain SQL may stay open. Its own commit brings its tokens to the disk.
         PERFORM dialoq.commit_durably();
         RETURN;

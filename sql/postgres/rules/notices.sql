@@ -2,6 +2,15 @@
 -- microseconds: an event is due then. 'c': definitions have changed.
 -- Takes, Gives, Errors, Locks: see each function
 
+-- Whether a client of Dialoq called the verb, which sends the notices after its commit. In a session of Dialoq's the user's own
+-- SQL may call a verb too, or have a trigger that does: their answer is not read, so only a call with this mark is the client's. A
+-- client of an earlier version marks no call, and says 1.
+CREATE OR REPLACE FUNCTION dialoq.is_client_call() RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT CASE current_setting('dialoq.client', true) WHEN 'marked' THEN right(current_query(), 12) = '/* client */' WHEN '1' THEN true
+        ELSE false END
+$$;
+
 -- Sends notices to other processes, in pieces that NOTIFY can carry.
 CREATE OR REPLACE FUNCTION dialoq.send_notices(p_notices text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -27,7 +36,7 @@ BEGIN
         SELECT string_agg(DISTINCT w.notice, ' ') INTO v_notices
         FROM unnest(string_to_array(v_notices, ' ')) AS w (notice) WHERE w.notice <> '';
     END IF;
-    IF v_notices IS NOT NULL AND current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
+    IF v_notices IS NOT NULL AND NOT dialoq.is_client_call() THEN
         PERFORM dialoq.send_notices(v_notices);
     END IF;
     RETURN v_notices;

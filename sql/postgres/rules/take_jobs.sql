@@ -119,7 +119,7 @@ BEGIN
             ORDER BY j.rank_from_top, j.take_order LIMIT v_count FOR UPDATE SKIP LOCKED);
     END IF;
     IF cardinality(v_rows) = 0 THEN
-        IF dialoq.publish_notices(v_notices) IS NOT NULL AND current_setting('dialoq.client', true) = '1' THEN
+        IF dialoq.publish_notices(v_notices) IS NOT NULL AND dialoq.is_client_call() THEN
             notices := v_notices;
             RETURN NEXT;
         END IF;

@@ -1,4 +1,4 @@
--- Readies a new session of Dialoq's: the verbs return notices instead of sending them, times are UTC, and the
+-- Readies a new session of Dialoq's: the verbs return notices to marked calls (session/call.sql) instead of sending them, times are UTC, and the
 -- broker's views are found without their schema, after everything of the user's. A user called dialoq has no schema of
 -- that name: what it makes belongs in public, not among the broker's tables. A call outside a transaction runs READ COMMITTED
 -- too, whatever the database's default: the verbs refuse every other level.
@@ -8,7 +8,7 @@
 -- with its schema, or has functions in place of NULLIF and CASE: these look their operator up in the user's search path.
 -- Takes: nothing
 -- Gives: nothing
-SELECT pg_catalog.set_config('dialoq.client', '1', false), pg_catalog.set_config('TimeZone', 'UTC', false),
+SELECT pg_catalog.set_config('dialoq.client', 'marked', false), pg_catalog.set_config('TimeZone', 'UTC', false),
     pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
     pg_catalog.set_config('DateStyle', 'ISO', false), pg_catalog.set_config('standard_conforming_strings', 'on', false),
     -- An empty path is '' or '""'. $user may stand anywhere in a list, with quotes or without.

@@ -9,7 +9,7 @@ RETURNS TABLE (is_current boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_
 BEGIN
     RETURN QUERY SELECT b.catalog_version = p_catalog_version FROM dialoq.broker AS b FOR UPDATE;
     -- A client gives up after 250 ms and tries again, so that other definitions do not wait for the holder of a conversation.
-    IF current_setting('dialoq.client', true) = '1' THEN
+    IF dialoq.is_client_call() THEN
         PERFORM set_config('lock_timeout', '250ms', true);
     END IF;
 END

@@ -24,7 +24,7 @@ DECLARE
     v_free text;
 BEGIN
     -- A statement that begins its transaction also ends it, as a rule.
-    IF current_setting('dialoq.client', true) = '1' OR transaction_timestamp() = statement_timestamp() THEN
+    IF dialoq.is_client_call() OR transaction_timestamp() = statement_timestamp() THEN
         RETURN QUERY
         SELECT t.job_id, t.token, t.queue, t.job_type, t.job_key, t.level, t.attempt, t.pushed_at, t.pushed_by, t.lease_until, t.last_error,
             t.body, t.notices

@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn headers_are_taken_off_and_places_are_filled() {
         assert!(transaction::BEGIN.starts_with("BEGIN"), "{}", transaction::BEGIN);
-        assert!(call("send", 3).ends_with("dialoq.send($1, $2, $3)"), "{}", call("send", 3));
+        assert!(call("send", 3).ends_with("dialoq.send($1, $2, $3) /* client */"), "{}", call("send", 3));
         assert!(savepoint(7).ends_with("dialoq_7"));
         assert!(rollback_to(7).ends_with("dialoq_7"));
     }
