@@ -440,3 +440,21 @@ pub(crate) fn plain_sql_names_queues_as_clients_do(store: Store) {
         broker.close().await.unwrap();
     });
 }
+
+/// The roles are the server's: what `docs/security.md` says of two applications in two databases.
+pub(crate) fn the_right_to_connect_keeps_a_member_out_of_another_database(store: Store) {
+    run(|| async move {
+        let (own, other) = (Database::fresh(store), Database::fresh(store));
+        for database in [&own, &other] {
+            Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        }
+        let user = own.login("dialoq_user");
+        let [here, there] = [&own, &other].map(|database| format!("/{}", database.sql("SELECT current_database()")));
+        let (place, rest) = user.rsplit_once(&here).unwrap();
+        let there = format!("{place}{there}{rest}");
+        Broker::open(&there).await.expect("nothing keeps it out").close().await.unwrap();
+        other.sql("DO $$ BEGIN EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC', current_database()); END $$");
+        assert_eq!(Broker::open(&there).await.unwrap_err().code(), Code::ACCESS_DENIED);
+        Broker::open(&user).await.unwrap().close().await.unwrap();
+    });
+}
