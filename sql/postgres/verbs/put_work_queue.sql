@@ -57,10 +57,14 @@ BEGIN
     DELETE FROM dialoq.work_queue AS q WHERE q.queue_id = p_queue_id;
     SELECT j.job_id INTO v_held FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.holder IS NOT NULL LIMIT 1;
     IF v_held IS NULL THEN
+        -- A join: with NOT IN the server compares each job with each other one if they do not fit into work_mem, and a queue of
+        -- 200,000 jobs was not dropped after five minutes.
+        WITH free AS MATERIALIZED (
+            SELECT f.job_id FROM dialoq.job AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED)
         SELECT j.job_id INTO v_held
         FROM dialoq.job AS j
-        WHERE j.queue_id = p_queue_id AND j.job_id NOT IN (
-            SELECT f.job_id FROM dialoq.job AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED)
+        LEFT JOIN free AS f ON f.job_id = j.job_id
+        WHERE j.queue_id = p_queue_id AND f.job_id IS NULL
         LIMIT 1;
     END IF;
     IF v_held IS NOT NULL THEN
