@@ -1,6 +1,6 @@
 //! Work queues on PostgreSQL, beside a table queue by hand, River and graphile-worker.
 
-use super::fixture::Fixture;
+use super::fixture::{Fixture, OldReader};
 use super::texts::Server;
 use crate::bench::Options;
 use crate::bench::flow::{self, Bodies, Side};
@@ -12,7 +12,7 @@ use crate::bench::work::Jobs;
 use dialoq::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const QUEUE: &str = "bench_jobs";
 const BY_HAND: &str = "by hand, marked in two transactions";
@@ -102,6 +102,7 @@ impl Sides<'_> {
         let callers = callers.last().copied().unwrap_or(1);
         self.depth(callers, report).await?;
         self.scheduled(callers, report).await?;
+        self.old_snapshot(callers, report).await?;
         self.count_mistakes(report);
         Ok(())
     }
@@ -230,6 +231,38 @@ impl Sides<'_> {
             self.conclude(&format!("take_and_complete_beside_{scheduled}"), callers, rounds, report);
             self.empty().await?;
         }
+        Ok(())
+    }
+
+    /// Takes from a short backlog before and after a third of the load in which a reader holds an old snapshot: the server removes
+    /// nothing of what was taken since.
+    async fn old_snapshot(&self, callers: usize, report: &mut Report) -> Result<()> {
+        let mut left = [0; 2];
+        self.clean().await?;
+        let mut before = Rounds::default();
+        for _ in 0..self.options.rounds {
+            self.take_in_turn(callers, &mut left, &mut before).await?;
+        }
+        self.conclude("take_and_complete_before_an_old_snapshot", callers, before, report);
+        let reader = OldReader::begin(self.server).await?;
+        let until = Instant::now() + self.options.load_length / 3;
+        let mut under = Rounds::default();
+        while Instant::now() < until {
+            under = Rounds::default();
+            for _ in 0..self.options.rounds {
+                self.take_in_turn(callers, &mut left, &mut under).await?;
+            }
+        }
+        self.conclude("take_and_complete_under_an_old_snapshot", callers, under, report);
+        reader.end().await?;
+        self.empty().await
+    }
+
+    async fn take_in_turn(&self, callers: usize, left: &mut [usize; 2], rounds: &mut Rounds) -> Result<()> {
+        self.top_up(&self.ours, callers, &mut left[0]).await?;
+        self.top_up(&self.by_hand, callers, &mut left[1]).await?;
+        rounds.ours.push(self.take_from(&self.ours, callers, &mut left[0]).await?);
+        rounds.add(BY_HAND, self.take_from(&self.by_hand, callers, &mut left[1]).await?);
         Ok(())
     }
 
