@@ -74,6 +74,8 @@ struct Gathered<I> {
     /// The keys of items under way.
     keys_under_way: HashSet<Uuid>,
     last_departure: Instant,
+    /// How many items left then.
+    last_size: usize,
     /// A batch beyond the usual number has a place and no items yet.
     is_gathering: bool,
 }
@@ -118,6 +120,7 @@ impl<I: Item> Batcher<I> {
                 items_under_way: 0,
                 keys_under_way: HashSet::new(),
                 last_departure: Instant::now(),
+                last_size: 0,
                 is_gathering: false,
             }),
             active,
@@ -176,6 +179,13 @@ impl<I: Item> Batcher<I> {
             gathered.under_way < self.most_under_way(&gathered) || self.is_slow(&gathered, gathered.under_way);
         if gathered.is_gathering || !has_place {
             return Coming::Waits;
+        }
+        // A caller alone: to gather costs it 16 rounds of the runtime, some 30 us of the 300 of a call. If others come, they wait
+        // for this one and leave together.
+        if gathered.under_way == 0 && gathered.last_size == 1 && gathered.items.len() == 1 {
+            let batch = gathered.batch();
+            self.note_departure(&mut gathered, batch.len());
+            return Coming::Leaves(batch);
         }
         gathered.is_gathering = true;
         self.note_departure(&mut gathered, 0);
@@ -251,6 +261,7 @@ impl<I: Item> Batcher<I> {
         gathered.items_under_way += items;
         if items > 0 {
             gathered.last_departure = Instant::now();
+            gathered.last_size = items;
         } else {
             gathered.under_way -= 1;
             if gathered.under_way == 0 {
@@ -282,6 +293,7 @@ impl<I: Item> Batcher<I> {
         gathered.under_way += 1;
         gathered.items_under_way += items;
         gathered.last_departure = Instant::now();
+        gathered.last_size = items;
     }
 
     fn most_under_way(&self, gathered: &Gathered<I>) -> usize {
@@ -436,6 +448,22 @@ mod tests {
         assert_eq!(quick.join(item(1)), Coming::Gathers);
         assert_eq!(names(&quick.gather().await), [1]);
         assert_eq!(quick.join(item(2)), Coming::Waits);
+    }
+
+    #[tokio::test]
+    async fn a_caller_alone_leaves_at_once() {
+        let _limit = crate::testing::limit();
+        let batcher = Batcher::new(ActiveBatchers::default());
+        assert_eq!(batcher.join(item(1)), Coming::Gathers, "others may come at the same moment");
+        assert_eq!(names(&batcher.gather().await), [1]);
+        assert!(batcher.take_place(1).is_empty());
+        assert_eq!(batcher.join(item(2)), Coming::Leaves(vec![item(2)]), "none came with the last one");
+        assert_eq!(batcher.join(item(3)), Coming::Gathers, "there are two callers");
+        assert_eq!(batcher.join(item(4)), Coming::Waits);
+        assert_eq!(names(&batcher.gather().await), [3, 4]);
+        assert!(batcher.take_place(1).is_empty());
+        assert!(batcher.take_place(2).is_empty());
+        assert_eq!(batcher.join(item(5)), Coming::Gathers, "the callers of a batch come back together");
     }
 
     /// Enters `items` items, eight at a time, while another task runs.
