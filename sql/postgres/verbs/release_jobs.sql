@@ -24,13 +24,36 @@ RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
-    v_now timestamptz := dialoq.current_time_utc();
+    v_now timestamptz;
     v_held tid[];
     v_leased tid[];
     v_due timestamptz;
     v_done record;
 BEGIN
     IF cardinality(p_job_ids) = 1 THEN
+        -- As complete_job.
+        DELETE FROM dialoq.job AS d
+        USING dialoq.work_queue AS w, (SELECT coalesce(b.manual_now, clock_timestamp()) AS now FROM dialoq.broker AS b OFFSET 0) AS n
+        WHERE d.job_id = p_job_ids[1] AND (d.process = p_process) IS TRUE AND (d.holder = p_holder) IS TRUE AND d.state::integer = 2
+            AND d.due_at IS NULL AND d.unique_key IS NULL AND w.queue_id = d.queue_id
+        RETURNING d.queue_id, d.level, d.attempts, d.pushed_at, d.taken_at, d.job_type, d.job_key, d.pushed_by, d.taken_by,
+            d.last_error, n.now, w.has_history, dialoq.is_limited(w) AS is_limited
+        INTO v_done;
+        IF FOUND THEN
+            IF v_done.has_history THEN
+                INSERT INTO dialoq.job_history (
+                    queue_id, job_id, finished_as, level, attempts, pushed_at, taken_at, finished_at, job_type, job_key, pushed_by,
+                    taken_by, last_error)
+                VALUES (
+                    v_done.queue_id, p_job_ids[1], 4, v_done.level, v_done.attempts, v_done.pushed_at, v_done.taken_at, v_done.now,
+                    v_done.job_type, v_done.job_key, v_done.pushed_by, v_done.taken_by, v_done.last_error);
+            END IF;
+            IF v_done.is_limited THEN
+                notices := dialoq.publish_notices('q:' || v_done.queue_id::text);
+            END IF;
+            RETURN NEXT;
+            RETURN;
+        END IF;
         SELECT CASE WHEN f.due_at IS NULL THEN ARRAY[f.ctid] ELSE '{}' END, CASE WHEN f.due_at IS NULL THEN '{}' ELSE ARRAY[f.ctid] END,
             f.due_at
         INTO v_held, v_leased, v_due
@@ -46,6 +69,7 @@ BEGIN
             WHERE f.job_id = ANY (p_job_ids) AND f.process = p_process AND f.holder = p_holder AND f.state = 2
             FOR UPDATE) AS j;
     END IF;
+    v_now := dialoq.current_time_utc();
     v_held := coalesce(v_held, '{}');
     v_leased := coalesce(v_leased, '{}');
     IF cardinality(v_held) + cardinality(v_leased) < cardinality(p_job_ids) THEN
