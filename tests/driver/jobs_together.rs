@@ -89,6 +89,42 @@ pub(crate) fn each_caller_gets_its_own_answer(store: Store) {
     });
 }
 
+/// Batches begin where the last one began, and a job that comes back is before that place.
+pub(crate) fn a_job_that_comes_back_is_taken_while_batches_go_on(store: Store) {
+    on(store, |broker, gathering, _| async move {
+        for number in 0..200 {
+            broker.push_job(W, &format!("{number}")).await.unwrap();
+        }
+        let take_two = async || {
+            gathering.wait_for(2);
+            let (one, two) = tokio::join!(async { broker.take_jobs(W).await }, async { broker.take_jobs(W).await });
+            [one, two].map(|jobs| jobs.unwrap().remove(0))
+        };
+        let [first, _] = take_two().await;
+        let [third, _] = take_two().await;
+        assert_eq!(
+            (first.decode(W).unwrap(), third.decode(W).unwrap()),
+            ("0".to_owned(), "2".to_owned()),
+            "in the order of the pushes"
+        );
+        broker.fail_job(&first, "again").await.unwrap();
+        for batch in 0.. {
+            let taken = take_two().await;
+            if taken.iter().any(|job| job.taken.job == first.taken.job) {
+                break;
+            }
+            assert!(batch < 20, "the first job is ready and the {batch}th batch passes it over");
+        }
+        // Too few are left after the last place: the search begins at the first entry.
+        assert!(broker.take_jobs(W).count(1000).await.unwrap().len() > 100);
+        broker.fail_job(&third, "again").await.unwrap();
+        gathering.wait_for(2);
+        let (one, two) = tokio::join!(async { broker.take_jobs(W).await }, async { broker.take_jobs(W).await });
+        let back: Vec<_> = [one, two].into_iter().flat_map(Result::unwrap).map(|job| job.taken.job).collect();
+        assert_eq!(back, [third.taken.job]);
+    });
+}
+
 pub(crate) fn transactions_that_take_together_end_by_themselves(store: Store) {
     on(store, |broker, gathering, _| async move {
         broker.push_job(W, &"a".to_owned()).await.unwrap();

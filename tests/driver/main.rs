@@ -145,7 +145,8 @@ fn main() -> ExitCode {
             a_unique_key_of_a_job_that_is_there_is_answered_at_once a_dropped_queue_of_a_restored_copy_is_cleared
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
             one_damaged_job_of_a_dead_process_keeps_no_other what_has_gone_refuses_no_report;
-        Postgres jobs_together: each_caller_gets_its_own_answer transactions_that_take_together_end_by_themselves
+        Postgres jobs_together: each_caller_gets_its_own_answer a_job_that_comes_back_is_taken_while_batches_go_on
+            transactions_that_take_together_end_by_themselves
             jobs_for_a_caller_that_has_left_go_back a_report_waits_for_a_take_that_locks_its_row_in_passing
             a_batch_with_unusable_arguments_changes_nothing;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it

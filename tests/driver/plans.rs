@@ -14,7 +14,7 @@ const SCRIPT: &str =
     CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);
     CREATE WORK QUEUE free; CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, ORDER = PRIORITY;
     CREATE WORK QUEUE by_cte WITH TAKE_BY = CTE; CREATE WORK QUEUE by_cursor WITH TAKE_BY = CURSOR;
-    CREATE WORK QUEUE by_applock WITH TAKE_BY = APPLOCK";
+    CREATE WORK QUEUE by_applock WITH TAKE_BY = APPLOCK; CREATE WORK QUEUE plain";
 
 /// Conversations that are begun, each with two messages that wait.
 const CONVERSATIONS: u64 = 1_000;
@@ -29,6 +29,7 @@ const FILL: &str = "
     SELECT dialoq.push_job(w.name, t.n::text, p_job_key => (t.n % 7)::text, p_level => 1 + t.n % 10, p_unique_key => l.n + t.n || '')
     FROM generate_series(1, $count) AS t (n), (VALUES ('free'), ('limited'), ('by_cte'), ('by_cursor'), ('by_applock')) AS w (name),
         (SELECT coalesce(max(j.job_id), 0) AS n FROM dialoq.job AS j) AS l;
+    SELECT dialoq.push_job('plain') FROM generate_series(1, $count + 100);
     SELECT dialoq.push_job('free', p_delay_ms => 1000000) FROM generate_series(1, $count);
     SELECT dialoq.push_job('free', 'taken') FROM generate_series(1, 2);
     SELECT dialoq.take_jobs('free', 2, 'taken', p_has_lease => true);";
@@ -142,6 +143,22 @@ const VERBS: &[(u64, &str)] = &[
         1,
         "SELECT dialoq.claim_jobs('01234567-89ab-cdef-0123-456789abcdef', '01234567-89ab-cdef-0123-456789abcdee', 0, 'free', 1,
         NULL, NULL, NULL, false, false, NULL, '')",
+    ),
+    // Without unique keys, as most jobs are: the short ways.
+    (1, "SELECT dialoq.push_job('plain')"),
+    (1, "SELECT dialoq.take_jobs('plain')"),
+    (1, "SELECT dialoq.take_jobs('plain', p_has_lease => true)"),
+    (
+        32,
+        "SELECT dialoq.take_job_batch('plain', NULL, array_fill(1::bigint, ARRAY[32]), array_fill(NULL::bigint, ARRAY[32]),
+        array_fill(''::text, ARRAY[32]), 1)",
+    ),
+    (
+        1,
+        "SELECT f.* FROM (
+            SELECT c.job_id FROM dialoq.claim_jobs('01234567-89ab-cdef-0123-456789abcdef', '01234567-89ab-cdef-0123-456789abcdee', 0,
+                'plain', 1, NULL, NULL, NULL, false, false, NULL, '') AS c) AS c,
+        dialoq.finish_held_jobs('01234567-89ab-cdef-0123-456789abcdef', '01234567-89ab-cdef-0123-456789abcdee', ARRAY[c.job_id]) AS f",
     ),
     (1, "SELECT dialoq.complete_job(t.job_id, t.token, '\\x01') FROM taken AS t"),
     (1, "SELECT dialoq.fail_job(t.job_id, t.token, '') FROM taken AS t"),

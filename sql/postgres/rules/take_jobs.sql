@@ -4,7 +4,9 @@
 -- Takes jobs for one reader, or for several that asked at the same moment: the readers are served in their order.
 -- Takes: the queue; the type, the levels and whether only age counts, as take_jobs; of each reader the count, whether its jobs
 --     are leased, the length of the lease, the name; the process and, of each reader, the transaction that hold the jobs
---     (NULL: a lease, or none); notices of what the caller has done before; p_is_kept and p_among: see lock_ready_jobs
+--     (NULL: a lease, or none); notices of what the caller has done before; p_is_kept and p_among: see lock_ready_jobs;
+--     p_from_order: in a queue of ORDER = FIFO or UNORDERED without limits the take_order at which the search begins, NULL: at the
+--     first; if it finds too few jobs, it is made again from the first
 -- Gives: the jobs in the order of their queue, each with the place of its reader from 0, notices in the first; one row with
 --     notices only, for a client of Dialoq, if there are notices and no job
 -- Errors: 60002, 60005, 60043
@@ -12,7 +14,7 @@
 CREATE OR REPLACE FUNCTION dialoq.take_ready_jobs(
     p_queue text, p_job_type text, p_lowest integer, p_highest integer, p_oldest boolean, p_job_counts bigint[],
     p_have_leases boolean[], p_leases_ms bigint[], p_taken_by text[], p_process uuid, p_holders uuid[], p_notices text,
-    p_is_kept boolean DEFAULT false, p_among bigint[] DEFAULT NULL)
+    p_is_kept boolean DEFAULT false, p_among bigint[] DEFAULT NULL, p_from_order bigint DEFAULT NULL)
 RETURNS TABLE (
     item integer, job_id bigint, token bigint, queue text, job_type text, job_key text, level integer, attempt integer,
     pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
@@ -31,7 +33,8 @@ DECLARE
     v_notices text := p_notices;
     v_ahead bigint;
     v_is_plain boolean;
-    v_is_single boolean := cardinality(p_job_counts) = 1;
+    v_readers integer := cardinality(p_job_counts);
+    v_are_alike boolean;
 BEGIN
     IF NOT dialoq.is_read_committed() THEN
         PERFORM dialoq.check_isolation();
@@ -40,17 +43,21 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM dialoq.fail(60002, format('work queue ''%s'' was not found', p_queue));
     END IF;
-    FOR i IN 1..cardinality(p_job_counts) LOOP
-        -- A check costs a statement, and nearly every take is one of these.
-        CONTINUE WHEN v_is_single AND p_job_counts[i] BETWEEN 1 AND 10000 AND p_leases_ms[i] IS NULL AND octet_length(p_taken_by[i]) <= 128
-            AND (p_job_type IS NULL OR octet_length(p_job_type) <= 128)
-            AND p_lowest IS NULL AND p_highest IS NULL AND p_oldest IS NOT TRUE;
-        -- The same as for the reader before is right again.
-        CONTINUE WHEN i > 1 AND p_job_counts[i] = p_job_counts[i - 1] AND p_have_leases[i] = p_have_leases[i - 1]
-            AND p_leases_ms[i] IS NOT DISTINCT FROM p_leases_ms[i - 1] AND octet_length(p_taken_by[i]) <= 128;
-        PERFORM dialoq.check_take(q, p_job_counts[i], p_job_type, p_lowest, p_highest, p_oldest, p_have_leases[i], p_leases_ms[i],
-            p_taken_by[i]);
-    END LOOP;
+    -- Each check costs a statement, and nearly every take is one of these.
+    v_are_alike := v_readers = 1 OR p_job_counts = array_fill(p_job_counts[1], ARRAY[v_readers])
+        AND p_have_leases = array_fill(p_have_leases[1], ARRAY[v_readers])
+        AND p_leases_ms = array_fill(p_leases_ms[1], ARRAY[v_readers]) AND p_taken_by = array_fill(p_taken_by[1], ARRAY[v_readers]);
+    IF (v_are_alike AND p_job_counts[1] BETWEEN 1 AND 10000 AND p_leases_ms[1] IS NULL AND p_lowest IS NULL AND p_highest IS NULL
+        AND p_oldest IS NOT TRUE AND (octet_length(p_taken_by[1]) > 128 OR octet_length(p_job_type) > 128) IS NOT TRUE) IS NOT TRUE
+    THEN
+        FOR i IN 1..v_readers LOOP
+            -- The same as for the reader before is right again.
+            CONTINUE WHEN i > 1 AND p_job_counts[i] = p_job_counts[i - 1] AND p_have_leases[i] = p_have_leases[i - 1]
+                AND p_leases_ms[i] IS NOT DISTINCT FROM p_leases_ms[i - 1] AND octet_length(p_taken_by[i]) <= 128;
+            PERFORM dialoq.check_take(q, p_job_counts[i], p_job_type, p_lowest, p_highest, p_oldest, p_have_leases[i], p_leases_ms[i],
+                p_taken_by[i]);
+        END LOOP;
+    END IF;
     -- Neither limits, nor jobs of several ranks, nor a transaction that stays open.
     v_is_plain := q.is_enabled AND NOT (dialoq.is_limited(q) OR p_oldest IS TRUE OR p_is_kept);
     IF q.take_by = 'APPLOCK' AND v_is_plain THEN
@@ -71,10 +78,10 @@ BEGIN
         PERFORM dialoq.reserve_tokens();
     END IF;
     -- In all; by reader the end of its leases. Without a FROM they are expressions, which cost the server nothing.
-    IF v_is_single THEN
-        v_count := p_job_counts[1];
+    IF v_are_alike THEN
+        v_count := v_readers * p_job_counts[1];
         v_until := CASE WHEN p_have_leases[1] THEN v_now + coalesce(p_leases_ms[1], q.lease_ms) * interval '1 millisecond' END;
-        v_untils := ARRAY[v_until];
+        v_untils := array_fill(v_until, ARRAY[v_readers]);
     ELSE
         SELECT sum(c.n) INTO v_count FROM unnest(p_job_counts) AS c (n);
         v_untils := ARRAY(
@@ -107,16 +114,34 @@ BEGIN
         FROM dialoq.take_one_by_one(q, v_count, p_job_type, v_from, v_to, p_oldest IS TRUE, v_now) AS t;
     ELSIF p_is_kept THEN
         v_rows := dialoq.lock_ready_jobs(q.queue_id, p_job_type, v_from, v_to, v_count, p_among);
-    ELSIF p_job_type IS NULL THEN
-        v_rows := ARRAY(
-            SELECT j.ctid FROM dialoq.job AS j
-            WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top BETWEEN v_from AND v_to
-            ORDER BY j.rank_from_top, j.take_order LIMIT v_count FOR UPDATE SKIP LOCKED);
     ELSE
-        v_rows := ARRAY(
-            SELECT j.ctid FROM dialoq.job AS j
-            WHERE j.queue_id = q.queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN v_from AND v_to
-            ORDER BY j.rank_from_top, j.take_order LIMIT v_count FOR UPDATE SKIP LOCKED);
+        IF p_from_order IS NOT NULL AND q.work_order IN ('FIFO', 'UNORDERED') THEN
+            IF p_job_type IS NULL THEN
+                v_rows := ARRAY(
+                    SELECT j.ctid FROM dialoq.job AS j
+                    WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top = 0 AND j.take_order >= p_from_order
+                    ORDER BY j.take_order LIMIT v_count FOR UPDATE SKIP LOCKED);
+            ELSE
+                v_rows := ARRAY(
+                    SELECT j.ctid FROM dialoq.job AS j
+                    WHERE j.queue_id = q.queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = 0
+                        AND j.take_order >= p_from_order
+                    ORDER BY j.take_order LIMIT v_count FOR UPDATE SKIP LOCKED);
+            END IF;
+        END IF;
+        IF v_rows IS NOT NULL AND cardinality(v_rows) = v_count THEN
+            NULL;
+        ELSIF p_job_type IS NULL THEN
+            v_rows := ARRAY(
+                SELECT j.ctid FROM dialoq.job AS j
+                WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top BETWEEN v_from AND v_to
+                ORDER BY j.rank_from_top, j.take_order LIMIT v_count FOR UPDATE SKIP LOCKED);
+        ELSE
+            v_rows := ARRAY(
+                SELECT j.ctid FROM dialoq.job AS j
+                WHERE j.queue_id = q.queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN v_from AND v_to
+                ORDER BY j.rank_from_top, j.take_order LIMIT v_count FOR UPDATE SKIP LOCKED);
+        END IF;
     END IF;
     IF cardinality(v_rows) = 0 THEN
         IF dialoq.publish_notices(v_notices) IS NOT NULL AND dialoq.is_client_call() THEN
@@ -125,12 +150,10 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    -- By job the reader.
-    IF v_is_single THEN
+    -- By job the reader. NULL: each gets one.
+    IF v_readers = 1 THEN
         v_items := array_fill(1, ARRAY[cardinality(v_rows)]);
-    ELSIF v_count = cardinality(p_job_counts) THEN
-        v_items := ARRAY(SELECT generate_series(1, cardinality(v_rows)));
-    ELSE
+    ELSIF v_count > v_readers THEN
         v_items := ARRAY(
             SELECT c.place::integer FROM unnest(p_job_counts) WITH ORDINALITY AS c (n, place), generate_series(1, c.n)
             ORDER BY c.place LIMIT cardinality(v_rows));
@@ -154,10 +177,10 @@ BEGIN
         RETURN QUERY
         UPDATE dialoq.job AS j
         SET state = 2, attempts = j.attempts + 1,
-            token = nextval('dialoq.next_job_token'), due_at = v_untils[v_items[1]], taken_at = v_now,
-            taken_by = coalesce(p_taken_by[v_items[1]], ''), progress = NULL, process = p_process, holder = p_holders[v_items[1]]
+            token = nextval('dialoq.next_job_token'), due_at = v_untils[1], taken_at = v_now,
+            taken_by = coalesce(p_taken_by[1], ''), progress = NULL, process = p_process, holder = p_holders[1]
         WHERE j.ctid = v_rows[1]
-        RETURNING v_items[1] - 1, j.job_id, j.token, q.name, j.job_type, j.job_key, j.level::integer, j.attempts, j.pushed_at,
+        RETURNING 0, j.job_id, j.token, q.name, j.job_type, j.job_key, j.level::integer, j.attempts, j.pushed_at,
             j.pushed_by, j.due_at, j.last_error, j.body, v_notices;
         RETURN;
     END IF;
@@ -167,7 +190,9 @@ BEGIN
         SET state = 2, attempts = j.attempts + 1,
             token = nextval('dialoq.next_job_token'), due_at = v_untils[d.item], taken_at = v_now,
             taken_by = coalesce(p_taken_by[d.item], ''), progress = NULL, process = p_process, holder = p_holders[d.item]
-        FROM unnest(v_rows, v_items) WITH ORDINALITY AS d (row, item, place)
+        FROM (
+            SELECT r.row, r.place, coalesce(v_items[r.place], r.place::integer) AS item
+            FROM unnest(v_rows) WITH ORDINALITY AS r (row, place)) AS d
         WHERE j.ctid = d.row
         RETURNING d.item, d.place, j.job_id, j.token, j.job_type, j.job_key, j.level, j.attempts, j.pushed_at, j.pushed_by,
             j.due_at, j.last_error, j.body

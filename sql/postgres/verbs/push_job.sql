@@ -39,7 +39,7 @@ BEGIN
         WHERE w.folded_name = lower(p_queue COLLATE "C")
         RETURNING j.job_id, true, 'q:' || j.queue_id::text INTO job_id, is_new, notices;
         IF FOUND THEN
-            IF current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
+            IF NOT dialoq.is_client_call() THEN
                 PERFORM dialoq.publish_notices(notices);
             END IF;
             RETURN NEXT;

@@ -2,7 +2,8 @@
 -- clients, as claim_jobs (in take_jobs.sql).
 -- Takes: the queue; the type (NULL: any); for each caller how many jobs at most, the length of its leases in milliseconds
 --     (NULL: LEASE_MS of the queue), the reader's name; claim_job_batch: first the process; of each caller the transaction and
---     its last token
+--     its last token; last the take_order at which the search of a queue in the order of
+--     arrival begins (NULL: at the first job): older jobs are tried only if there are too few others
 -- Gives: the jobs in the order of their queue, each with the place of its caller from 0, notices in the first; the callers are
 --     served in their order
 -- Errors: 60002, 60005, 60043: then none is taken
@@ -10,7 +11,7 @@
 --     their line moves
 -- Called by: dialoq_user (take_job_batch, claim_job_batch)
 CREATE OR REPLACE FUNCTION dialoq.take_job_batch(
-    p_queue text, p_job_type text, p_job_counts bigint[], p_leases_ms bigint[], p_taken_by text[])
+    p_queue text, p_job_type text, p_job_counts bigint[], p_leases_ms bigint[], p_taken_by text[], p_from_order bigint DEFAULT NULL)
 RETURNS TABLE (
     item integer, job_id bigint, token bigint, queue text, job_type text, job_key text, level integer, attempt integer,
     pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
@@ -31,7 +32,7 @@ BEGIN
     IF dialoq.is_client_call() OR transaction_timestamp() = statement_timestamp() THEN
         RETURN QUERY
         SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(true, ARRAY[v_count]),
-            p_leases_ms, p_taken_by, NULL, NULL, NULL);
+            p_leases_ms, p_taken_by, NULL, NULL, NULL, p_from_order => p_from_order);
         RETURN;
     END IF;
     WHILE v_free IS DISTINCT FROM '{}' LOOP
@@ -47,7 +48,8 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION dialoq.claim_job_batch(
-    p_process uuid, p_queue text, p_job_type text, p_holders uuid[], p_last_tokens bigint[], p_job_counts bigint[], p_taken_by text[])
+    p_process uuid, p_queue text, p_job_type text, p_holders uuid[], p_last_tokens bigint[], p_job_counts bigint[], p_taken_by text[],
+    p_from_order bigint DEFAULT NULL)
 RETURNS TABLE (
     item integer, job_id bigint, token bigint, queue text, job_type text, job_key text, level integer, attempt integer,
     pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
@@ -73,5 +75,5 @@ BEGIN
     RETURN QUERY
     SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(false, ARRAY[v_count]),
         array_fill(NULL::bigint, ARRAY[v_count]), p_taken_by, p_process, p_holders,
-        dialoq.return_lost_claims(p_process, p_holders, p_last_tokens));
+        dialoq.return_lost_claims(p_process, p_holders, p_last_tokens), p_from_order => p_from_order);
 END $$;

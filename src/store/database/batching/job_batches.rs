@@ -6,10 +6,12 @@
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
 use crate::id::JobId;
+use crate::protocol::definition::WorkOrder;
 use crate::protocol::work::{Due, Hold, Job, Push, Take, TakeFrom, WorkVerb};
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Coming, Item};
+use crate::store::database::batching::search_start::SearchStart;
 use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::job;
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
@@ -20,7 +22,8 @@ use crate::store::database::transactions::claims::{Release, signed};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
 use crate::store::{Gathering, SqlRow};
 use dashmap::DashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -50,6 +53,13 @@ enum BatchKey {
 struct VerbBatcher {
     key: BatchKey,
     batcher: Batcher<Asked>,
+    search: Mutex<SearchStart>,
+}
+
+impl VerbBatcher {
+    fn search(&self) -> MutexGuard<'_, SearchStart> {
+        self.search.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A transaction that takes jobs, and the last token that it has got.
@@ -114,7 +124,7 @@ impl JobBatches {
                 BatchKey::Claim(..) | BatchKey::TakeInLine(..) => batcher.one_at_a_time(),
                 _ => batcher.sharing_syncs(),
             };
-            Arc::new(VerbBatcher { key: key.clone(), batcher })
+            Arc::new(VerbBatcher { key: key.clone(), batcher, search: Mutex::default() })
         };
         self.batchers.entry(key.clone()).or_insert_with(made).clone()
     }
@@ -205,17 +215,18 @@ impl Database {
         while !batch.is_empty() {
             let asked = batch.len();
             match asked {
-                1 => self.ask_one_by_one(batch).await,
-                _ => self.ask_together(&verb_batcher.key, batch).await,
+                1 if !verb_batcher.search().is_long() => self.ask_one_by_one(batch).await,
+                _ => self.ask_together(&verb_batcher, batch).await,
             }
             batch = verb_batcher.batcher.next(asked).await;
         }
     }
 
-    async fn ask_together(self: &Arc<Self>, key: &BatchKey, mut batch: Vec<Asked>) {
-        let mut tries = Retry::default();
+    async fn ask_together(self: &Arc<Self>, verb_batcher: &VerbBatcher, mut batch: Vec<Asked>) {
+        let (key, mut tries) = (&verb_batcher.key, Retry::default());
+        let (start, began) = (verb_batcher.search().next(Instant::now()), Instant::now());
         let rows = loop {
-            let failure = match self.call_together(key, &mut batch).await {
+            let failure = match self.call_together(key, &mut batch, start).await {
                 Ok(rows) => break rows,
                 Err(failure) => failure,
             };
@@ -226,6 +237,10 @@ impl Database {
         self.publish_local(&notices_in(&rows), batch.len()).await;
         match outcomes(key, batch.len(), rows) {
             Ok(outcomes) => {
+                if self.is_in_order_of_arrival(key) {
+                    let first = first_job(&batch, &outcomes);
+                    verb_batcher.search().found(first, start, began, Instant::now());
+                }
                 let mut left = Vec::new();
                 for (asked, outcome) in batch.into_iter().zip(outcomes) {
                     match outcome {
@@ -241,9 +256,14 @@ impl Database {
         }
     }
 
-    async fn call_together(self: &Arc<Self>, key: &BatchKey, batch: &mut Vec<Asked>) -> Linked<Vec<SqlRow>> {
+    async fn call_together(
+        self: &Arc<Self>,
+        key: &BatchKey,
+        batch: &mut Vec<Asked>,
+        start: Option<i64>,
+    ) -> Linked<Vec<SqlRow>> {
         if matches!(key, BatchKey::Claim(..)) {
-            return self.control.call(call(key, batch, self.process)).await;
+            return self.control.call(call(key, batch, self.process, start)).await;
         }
         // The pool may be slow, and callers may leave meanwhile.
         let mut link = self.take().await?;
@@ -251,7 +271,16 @@ impl Database {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        link.call(call(key, batch, self.process)).await
+        link.call(call(key, batch, self.process, start)).await
+    }
+
+    /// Whether a batch takes the jobs of a queue in the order of their ids, and nothing limits that.
+    fn is_in_order_of_arrival(&self, key: &BatchKey) -> bool {
+        let (BatchKey::Take(queue, _) | BatchKey::Claim(queue, _)) = key else { return false };
+        let known = self.definitions.known();
+        known.catalog.work_queue(queue).is_some_and(|queue| {
+            matches!(queue.settings.order, WorkOrder::Fifo | WorkOrder::Unordered) && !queue.settings.is_limited()
+        })
     }
 
     /// If the outcome of a batch is unknown, every caller gets the error. If the batch certainly failed, its verbs are done
@@ -293,10 +322,11 @@ impl Database {
 }
 
 /// The call that does a batch.
-fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
+fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid, start: Option<i64>) -> Call<'a> {
     let verbs = || batch.iter().map(|asked| &asked.verb);
     let maybe_type = |job_type: &'a Option<Arc<str>>| job_type.as_deref().map_or(Arg::Null, Arg::Text);
     let takes: Vec<&Take> = verbs().filter_map(take).collect();
+    let start = || start.map_or(Arg::Null, Arg::BigInt);
     let counts = || Column::BigInt(takes.iter().map(|take| Some(take.count)).collect());
     let readers = || Column::Text(takes.iter().map(|take| Some(&*take.taken_by)).collect());
     match key {
@@ -317,7 +347,7 @@ fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
         BatchKey::Take(queue, job_type) | BatchKey::TakeInLine(queue, job_type) => {
             let leases = Column::BigInt(takes.iter().map(|take| take.hold.lease_ms()).collect());
             let rows = Arg::Rows { type_name: "take_job_batch_rows", columns: vec![counts(), leases, readers()] };
-            Call { name: "take_job_batch", args: vec![Arg::Text(queue), maybe_type(job_type), rows] }
+            Call { name: "take_job_batch", args: vec![Arg::Text(queue), maybe_type(job_type), rows, start()] }
         }
         BatchKey::Claim(queue, job_type) => {
             let claimants = || batch.iter().map(|asked| asked.claimant);
@@ -325,7 +355,7 @@ fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
             let tokens = Column::BigInt(claimants().map(|claimant| claimant.map(|one| one.last_token)).collect());
             let columns = vec![holders, tokens, counts(), readers()];
             let rows = Arg::Rows { type_name: "claim_job_batch_rows", columns };
-            let args = vec![Arg::Uuid(process), Arg::Text(queue), maybe_type(job_type), rows];
+            let args = vec![Arg::Uuid(process), Arg::Text(queue), maybe_type(job_type), rows, start()];
             Call { name: "claim_job_batch", args }
         }
         BatchKey::Complete => {
@@ -380,6 +410,20 @@ fn outcomes(key: &BatchKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Optio
             Ok(outcomes)
         }
     }
+}
+
+/// The number of the first job of a batch of takes in which every caller got all that it asked for.
+fn first_job(batch: &[Asked], outcomes: &[Option<Outcome>]) -> Option<i64> {
+    let mut first = None;
+    for (asked, outcome) in batch.iter().zip(outcomes) {
+        let (Some(take), Some(Outcome::Jobs(jobs))) = (take(&asked.verb), outcome) else { return None };
+        if i64::try_from(jobs.len()).is_ok_and(|taken| taken < take.count) {
+            return None;
+        }
+        let least = jobs.iter().map(|job| signed(job.taken.job.0)).min();
+        first = first.into_iter().chain(least).min();
+    }
+    first
 }
 
 fn place(row: &SqlRow, count: usize) -> Result<usize> {

@@ -5,4 +5,5 @@ pub(in crate::store::database) mod body;
 pub(in crate::store::database) mod claim_batches;
 pub(in crate::store::database) mod job_batches;
 pub(in crate::store::database) mod receive_batches;
+mod search_start;
 pub(in crate::store::database) mod send_batches;
