@@ -140,7 +140,7 @@ impl Options {
                 (&Workload::ALL[..], "the workload", right)
             }
             Site::Server { .. } => {
-                let right = "one of send, receive, both, tx, depth, wake-up, hostile, idle, load, work";
+                let right = "one of send, receive, both, tx, depth, wake-up, hostile, idle, load, old-snapshot, work";
                 (&Workload::ON_SERVERS[..], "the workload on a server", right)
             }
         };
@@ -188,6 +188,8 @@ pub(crate) enum Workload {
     Idle,
     /// On a server: constant load, for a third of the time with a reader that holds an old snapshot.
     Load,
+    /// On a server: full rates before an old snapshot, and after full load under it for as long as the constant load lasts.
+    OldSnapshot,
 }
 
 impl Workload {
@@ -208,7 +210,7 @@ impl Workload {
     ];
 
     /// All on a server, in the order they run: the deep queue last, which leaves most behind.
-    pub(crate) const ON_SERVERS: [Self; 10] = [
+    pub(crate) const ON_SERVERS: [Self; 11] = [
         Self::Send,
         Self::Receive,
         Self::Both,
@@ -217,6 +219,7 @@ impl Workload {
         Self::Hostile,
         Self::Idle,
         Self::Load,
+        Self::OldSnapshot,
         Self::Work,
         Self::Depth,
     ];

@@ -110,11 +110,14 @@ impl Report {
         let wake_bound = if is_postgres { 3.0 } else { 100.0 };
         let per_receiver = figure(IDLE).zip(figure(IDLE_EMPTY)).map(|(full, empty)| (full - empty) / 100.0);
         let (growth, pace) = (self.growth_after_reader(), self.pace_after_reader());
+        let held = self.results.iter().filter(|row| row.workload.contains("_under_old_snapshot"));
+        let held = held.filter_map(|row| row.ratio).min_by(f64::total_cmp);
         let promised = [
             ("send, 64 callers", 1.5, "times a plain INSERT on 64 connections", ratio("send")),
             ("receive one by one, 64 callers", 3.0, "times a table queue on 64 connections", ratio("receive")),
             ("both at once, 64+64 callers", 3.0, "times the same table queue", ratio("both")),
             ("receive at 1,000,000 waiting", 0.8, "of the rate at 10,000", deep),
+            ("every rate under an old snapshot", 0.5, "of that before it", held),
             ("constant load: throughput after the old snapshot", 0.8, "of that before it", pace),
         ];
         let bounded = [

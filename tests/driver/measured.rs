@@ -12,8 +12,8 @@ pub(crate) fn workloads_run_with_their_rivals_and_leave_nothing(store: Store) {
     // Installs the broker: the bench takes an installed database as well as an empty one.
     runtime.block_on(async { Broker::open(database.url()).await.unwrap().close().await.unwrap() });
     // Not the workloads that take half a minute for their own reasons: hostile, idle and load.
-    let results = bench(&database, "send,receive,both,wake-up,depth");
-    for workload in ["send", "receive", "both"] {
+    let results = bench(&database, "send,receive,both,wake-up,old-snapshot,depth");
+    for workload in ["send", "receive", "both", "send_under_old_snapshot, 1"] {
         let found = results.iter().find(|result| result["workload"] == workload);
         let result = found.unwrap_or_else(|| panic!("no result of {workload}: {results:?}"));
         // 'both' counts only messages that arrive within the round: on a slow machine there may be none.

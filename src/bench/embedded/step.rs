@@ -107,7 +107,7 @@ pub(in crate::bench) fn plan(options: &Options) -> Vec<Step> {
                 plan.push(Step::Window);
             }
             // Not on an embedded store.
-            Workload::WakeUp | Workload::Idle | Workload::Load => {}
+            Workload::WakeUp | Workload::Idle | Workload::Load | Workload::OldSnapshot => {}
         }
     }
     plan

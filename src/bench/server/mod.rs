@@ -5,6 +5,7 @@
 
 mod fixture;
 mod idle;
+mod old_snapshot;
 pub(super) mod texts;
 #[cfg(feature = "postgres")]
 mod transactions;
@@ -93,6 +94,7 @@ async fn measure(
             Workload::Hostile => bench.hostile(report).await?,
             Workload::Idle => idle::idle(options, server, fixture, report).await?,
             Workload::Load => bench.load(report).await?,
+            Workload::OldSnapshot => old_snapshot::old_snapshot(&bench, report).await?,
             Workload::Depth => bench.depth(report).await?,
             #[cfg(feature = "postgres")]
             Workload::Tx => transactions::transactions(&bench, report).await?,
