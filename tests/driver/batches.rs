@@ -41,12 +41,13 @@ pub(crate) fn a_batch_serves_usual_and_unusual_groups(store: Store) {
             .query("SELECT dialoq.move_conversation($1::text::uuid, $2::text::uuid)", &[&moved, &group])
             .await
             .unwrap();
-        let rows = "INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
-            SELECT r.queue_id, r.rank_from_top, r.oldest - d.age, r.conversation_group_id
+        let rows = "INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+            SELECT r.queue_id, r.rank_from_top, r.oldest - d.age, r.conversation_group_id, r.generation
             FROM dialoq.ready_group AS r CROSS JOIN (VALUES (0), (0), (3)) AS d (age)
             WHERE r.conversation_group_id IN ($1::text::uuid, $2::text::uuid)
             UNION ALL
-            SELECT r.queue_id, r.rank_from_top, 0, gen_random_uuid() FROM dialoq.ready_group AS r WHERE r.conversation_group_id = $1::text::uuid";
+            SELECT r.queue_id, r.rank_from_top, 0, gen_random_uuid(), r.generation
+            FROM dialoq.ready_group AS r WHERE r.conversation_group_id = $1::text::uuid";
         let groups: (String, String) = (targets[2].get(1), targets[3].get(1));
         client.execute(rows, &[&groups.0, &groups.1]).await.unwrap();
         let mut seen = std::collections::BTreeMap::<String, Vec<(i64, String)>>::new();

@@ -20,7 +20,10 @@ const NAMES: &str = "
     ALTER TABLE later.retained_message RENAME COLUMN delivery_class TO stored;
     ALTER TABLE later.ready_group RENAME COLUMN rank_from_top TO below_top;
     ALTER TABLE later.recheck_queue RENAME COLUMN recheck_id TO unsettled_id;
-    ALTER TABLE later.recheck_queue RENAME TO unsettled;";
+    ALTER TABLE later.recheck_queue RENAME TO unsettled;
+    ALTER TABLE later.conversation_endpoint ADD COLUMN send_sequence bigint;
+    UPDATE later.conversation_endpoint AS e SET send_sequence = coalesce((
+        SELECT max(n.send_sequence) FROM later.send_counter AS n WHERE n.endpoint_id = e.endpoint_id), 0);";
 
 /// Puts the rows of the tables of this version into tables of version 1, as its own script makes them.
 const COPY: &str = "

@@ -37,12 +37,18 @@ DECLARE
     v_is_whole boolean;
     v_has_rollbacks boolean;
     v_notices text;
+    v_xid xid8 := pg_current_xact_id();
+    g record;
+    v_read bigint := pg_stat_get_xact_tuples_returned('dialoq.ready_group_group'::regclass);
 BEGIN
+    SELECT n.floor, n.latest INTO g FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1;
     -- A statement of its own, so that the next one sees the message of every sender that relied on one of these rows.
     SELECT array_agg(r.row) INTO v_held
-    FROM unnest(p_groups) AS g (id)
+    FROM unnest(p_groups) AS u (id)
     CROSS JOIN LATERAL (
-        SELECT r.ctid AS row FROM dialoq.ready_group AS r WHERE r.conversation_group_id = g.id FOR UPDATE SKIP LOCKED
+        SELECT r.ctid AS row FROM dialoq.ready_group AS r
+        WHERE r.conversation_group_id = u.id AND (r.conversation_group_id, r.generation) >= (u.id, g.floor)
+        FOR UPDATE SKIP LOCKED
     ) AS r;
     WITH claim AS MATERIALIZED (
         SELECT c.group_id, c.endpoint_id, c.first, c.last, e.rank_from_top, e.queue_id,
@@ -59,14 +65,24 @@ BEGIN
             OFFSET 0
         ) AS e
     ), gone AS (
-        DELETE FROM dialoq.queue_message AS m USING claim AS c
-        WHERE m.endpoint_id = c.endpoint_id AND m.delivery_class = 0 AND m.queuing_order BETWEEN c.first AND c.last
+        -- By place: a plan of a join may read all messages of a conversation, also those that are dead.
+        DELETE FROM dialoq.queue_message AS m
+        USING (
+            SELECT n.row
+            FROM claim AS c
+            CROSS JOIN LATERAL (
+                SELECT n.ctid AS row FROM dialoq.queue_message AS n
+                WHERE n.endpoint_id = c.endpoint_id AND n.delivery_class = 0 AND n.queuing_order BETWEEN c.first AND c.last
+                OFFSET 0
+            ) AS n
+        ) AS o
+        WHERE m.ctid = o.row
         RETURNING 1
     ), unready AS (
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held)
     ), ready AS (
-        INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
-        SELECT c.queue_id, c.rank_from_top, c.next, c.group_id FROM claim AS c WHERE c.next IS NOT NULL
+        INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+        SELECT c.queue_id, c.rank_from_top, c.next, c.group_id, g.latest FROM claim AS c WHERE c.next IS NOT NULL
     )
     SELECT (SELECT count(*) FROM gone) = (SELECT sum(n.messages) FROM unnest(p_counts) AS n (messages)),
         EXISTS (SELECT FROM dialoq.queue_rollback AS r), array_agg(c.group_id) FILTER (WHERE c.is_odd),
@@ -90,6 +106,9 @@ BEGIN
             FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.endpoint_id = ANY (p_endpoints)
         ) AS q;
+    END IF;
+    IF pg_stat_get_xact_tuples_returned('dialoq.ready_group_group'::regclass) - v_read > 200 + 20 * cardinality(p_groups) THEN
+        v_notices := concat_ws(' ', v_notices, dialoq.dead_rows_notice());
     END IF;
     RETURN v_notices;
 END $$;

@@ -214,6 +214,7 @@ BEGIN
     DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (p_affected);
     DELETE FROM dialoq.ready_group AS r USING dialoq.conversation_endpoint AS e
     WHERE r.conversation_group_id = e.conversation_group_id AND e.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.send_counter AS n WHERE n.endpoint_id = ANY (p_affected);
     DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (p_affected);
 END
 $$;

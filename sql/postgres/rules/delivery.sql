@@ -97,14 +97,16 @@ DECLARE
 BEGIN
     INSERT INTO dialoq.conversation_endpoint (
         conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
-        far_service, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known, is_system,
+        far_service, state, priority, lifetime, receive_sequence, is_peer_known, is_system,
         is_quarantined, begun_at, due_at)
     SELECT dialoq.next_id(), e.conversation_id, dialoq.next_id(), p_service_id, e.service_contract_id, false,
-        s.name, 'CO', dialoq.level_for(e.service_contract_id, p_service_id, s.name), e.lifetime, 0, 0, true, false,
+        s.name, 'CO', dialoq.level_for(e.service_contract_id, p_service_id, s.name), e.lifetime, 0, true, false,
         false, p_now, CASE WHEN e.lifetime < p_now + interval '7300 days' THEN e.lifetime END
     FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = p_from
     RETURNING endpoint_id INTO v_id;
+    -- Its first SEND finds the row, and takes the short way.
+    INSERT INTO dialoq.send_counter (endpoint_id, bucket, send_sequence) VALUES (v_id, 0, 0);
     UPDATE dialoq.conversation_endpoint AS e SET is_peer_known = true WHERE e.endpoint_id = p_from;
     RETURN v_id;
 END $$;

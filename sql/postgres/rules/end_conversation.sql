@@ -45,7 +45,11 @@ BEGIN
         PERFORM dialoq.erase(p_endpoint_id);
     END IF;
     -- The others of the group can be received from again, once this transaction is over.
-    FOR v_rest IN SELECT DISTINCT r.queue_id FROM dialoq.ready_group AS r WHERE r.conversation_group_id = e.conversation_group_id LOOP
+    FOR v_rest IN
+        SELECT DISTINCT r.queue_id FROM dialoq.ready_group AS r
+        WHERE r.conversation_group_id = e.conversation_group_id
+            AND (r.conversation_group_id, r.generation) >= (e.conversation_group_id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))
+    LOOP
         v_notices := concat_ws(' ', v_notices, 'q:' || v_rest.queue_id::text);
     END LOOP;
     IF v_peer.state = 'DO' THEN
@@ -64,16 +68,15 @@ CREATE OR REPLACE FUNCTION dialoq.send_end(p_endpoint_id bigint, p_error_code in
 RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_sequence bigint;
+    v_sequence bigint := dialoq.count_sent(p_endpoint_id);
     v_is_error boolean := p_error_code IS NOT NULL;
     v_notices text;
 BEGIN
     UPDATE dialoq.conversation_endpoint AS c
-    SET state = 'DO', end_dialog_sequence = c.send_sequence, send_sequence = c.send_sequence + 1, dialog_timer = NULL,
+    SET state = 'DO', end_dialog_sequence = v_sequence, dialog_timer = NULL,
         due_at = dialoq.next_due('DO', c.lifetime, NULL, c.security_timestamp, b.closed_retention_s, p_now)
     FROM dialoq.broker AS b
-    WHERE c.endpoint_id = p_endpoint_id
-    RETURNING c.send_sequence - 1 INTO v_sequence;
+    WHERE c.endpoint_id = p_endpoint_id;
     v_notices := dialoq.dispatch(p_endpoint_id, v_sequence, CASE WHEN v_is_error THEN 1 ELSE 2 END, gen_random_uuid(),
         CASE WHEN v_is_error THEN dialoq.error_body(p_error_code, p_description) END, NULL, NOT v_is_error, v_is_error, NULL,
         p_now);

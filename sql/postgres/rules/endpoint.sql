@@ -97,6 +97,7 @@ BEGIN
             dialoq.next_due(p_state, c.lifetime, c.dialog_timer, c.security_timestamp, b.closed_retention_s, p_now))
     FROM dialoq.broker AS b
     WHERE c.endpoint_id = p_endpoint_id;
+    PERFORM dialoq.touch_counter(p_endpoint_id);
 END $$;
 
 -- Queues an Error (delivery_class 1, type 1) or a DialogTimer (delivery_class 2, type 3). Needs no lock.
@@ -176,7 +177,8 @@ BEGIN
     SELECT * INTO v_broker FROM dialoq.broker;
     -- The target has reached the initiator if the initiator got a message, or the target's END before its own.
     v_security := p_now + interval '1 second'
-        * CASE WHEN e.send_sequence > 0 THEN v_broker.closed_retention_s ELSE v_broker.unconfirmed_retention_s END;
+        * CASE WHEN EXISTS (SELECT FROM dialoq.send_position(p_endpoint_id) AS n WHERE n.sequence > 0)
+            THEN v_broker.closed_retention_s ELSE v_broker.unconfirmed_retention_s END;
     v_due := dialoq.next_due('CD', e.lifetime, NULL, v_security, v_broker.closed_retention_s, p_now);
     UPDATE dialoq.conversation_endpoint AS c
     SET state = 'CD', dialog_timer = NULL, security_timestamp = v_security, due_at = v_due
@@ -194,11 +196,14 @@ DECLARE
     e dialoq.conversation_endpoint;
     v_peer record;
     v_removed bigint;
+    v_sent bigint;
 BEGIN
     DELETE FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id RETURNING * INTO e;
     IF e.endpoint_id IS NULL THEN
         RETURN;
     END IF;
+    DELETE FROM dialoq.send_counter AS n USING dialoq.send_position(p_endpoint_id) AS p WHERE n.ctid = p.counter
+    RETURNING p.sequence INTO v_sent;
     DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
     GET DIAGNOSTICS v_removed = ROW_COUNT;
     DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = p_endpoint_id;
@@ -216,7 +221,7 @@ BEGIN
     IF v_peer.state NOT IN ('DO', 'CD') THEN
         -- The row with the peer's receive position is gone. A peer without an EndDialog gets the position, if its group is free.
         IF e.state <> 'DO' AND dialoq.try_lock_group(v_peer.conversation_group_id) THEN
-            UPDATE dialoq.conversation_endpoint AS p SET receive_sequence = greatest(p.receive_sequence, e.send_sequence)
+            UPDATE dialoq.conversation_endpoint AS p SET receive_sequence = greatest(p.receive_sequence, v_sent)
             WHERE p.endpoint_id = v_peer.endpoint_id;
         END IF;
     END IF;

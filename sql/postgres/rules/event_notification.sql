@@ -10,10 +10,10 @@ DECLARE
 BEGIN
     INSERT INTO dialoq.conversation_endpoint (
         conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
-        far_service, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known, is_system,
+        far_service, state, priority, lifetime, receive_sequence, is_peer_known, is_system,
         is_quarantined, begun_at)
     SELECT n.conversation_handle, dialoq.next_id(), dialoq.next_id(), 1, 1, true,
-        n.service, 'SO', 5, v_now + interval '2147483647 seconds', 0, 0, false, true, false, v_now
+        n.service, 'SO', 5, v_now + interval '2147483647 seconds', 0, false, true, false, v_now
     FROM dialoq.event_notification AS n
     WHERE n.event_notification_id = p_event_notification_id
     ON CONFLICT (conversation_handle) DO NOTHING;
@@ -92,9 +92,8 @@ BEGIN
         SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
         v_notices := concat_ws(' ', v_notices, v_lock.notices);
         CONTINUE WHEN NOT v_lock.is_locked;
-        UPDATE dialoq.conversation_endpoint AS e SET state = 'CO', send_sequence = e.send_sequence + 1
-        WHERE e.endpoint_id = v_row.endpoint_id
-        RETURNING e.send_sequence - 1 INTO v_sequence;
+        UPDATE dialoq.conversation_endpoint AS e SET state = 'CO' WHERE e.endpoint_id = v_row.endpoint_id AND e.state <> 'CO';
+        v_sequence := dialoq.count_sent(v_row.endpoint_id);
         v_notices := concat_ws(' ', v_notices, dialoq.dispatch(v_row.endpoint_id, v_sequence, 4, gen_random_uuid(),
             dialoq.event_body(p_event, v_row.name, v_now), NULL, false, false, NULL, v_now));
     END LOOP;

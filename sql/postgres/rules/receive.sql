@@ -15,7 +15,9 @@ LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_held tid[] := ARRAY(
-        SELECT r.ctid FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group FOR UPDATE SKIP LOCKED);
+        SELECT r.ctid FROM dialoq.ready_group AS r
+        WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))
+        FOR UPDATE SKIP LOCKED);
     v_left bigint := least(p_limit, 1000000000000);
     v_retains boolean;
     v_row record;
@@ -40,9 +42,23 @@ BEGIN
             v_notices := concat_ws(' ', v_notices, dialoq.apply_pending(v_row.endpoint_id));
         END IF;
         v_rows := ARRAY(
-            SELECT m.ctid FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = v_row.endpoint_id
-            ORDER BY m.delivery_class DESC, m.queuing_order
+            SELECT o.row
+            FROM (
+                (SELECT m.ctid AS row, m.delivery_class, m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class >= 1
+                ORDER BY m.delivery_class DESC, m.queuing_order
+                LIMIT v_left + 1)
+                UNION ALL
+                -- No message of the group is older than its rows. Older ones that were received may stay for an old snapshot.
+                (SELECT m.ctid, m.delivery_class, m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 0 AND m.queuing_order >= (
+                    SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
+                    WHERE r.conversation_group_id = p_group
+                        AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
+                ORDER BY m.queuing_order
+                LIMIT v_left + 1)
+            ) AS o
+            ORDER BY o.delivery_class DESC, o.queuing_order
             LIMIT v_left + 1);
         CONTINUE WHEN cardinality(v_rows) = 0;
         IF cardinality(v_rows) > v_left THEN
@@ -79,7 +95,7 @@ BEGIN
         PERFORM dialoq.forget_rollbacks(p_queue_id);
     END IF;
     IF v_is_more THEN
-        PERFORM dialoq.rebuild_ready_rows(p_group);
+        PERFORM dialoq.rebuild_ready_rows(p_group, true);
     ELSE
         -- All messages visible after the rows were locked were taken.
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);

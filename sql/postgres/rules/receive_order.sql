@@ -2,17 +2,30 @@
 -- a group is in receive.sql.
 -- Takes, Gives, Errors, Locks: see each function
 
--- The rows of the claim index in the order of RECEIVE, from a place on. The planner puts this into the statement that calls it.
--- Takes: the queue; the place, a rank_from_top and an age; the groups already read at the place, because after a MOVE two
+-- The rows of the claim index in the order of RECEIVE, from a place on: those of the floor's generation and of the next one
+-- (ready_group.sql). The planner puts this into the statement that calls it.
+-- Takes: the queue; the floor of the generations; the place, a rank_from_top and an age; the groups already read at the place, because after a MOVE two
 --     groups can have rows of one level and age; the last rank_from_top
 CREATE OR REPLACE FUNCTION dialoq.candidates(
-    p_queue_id integer, p_past_top smallint, p_past bigint, p_past_groups uuid[], p_to_top smallint)
+    p_queue_id integer, p_floor bigint, p_past_top smallint, p_past bigint, p_past_groups uuid[], p_to_top smallint)
 RETURNS TABLE (rank_from_top smallint, oldest bigint, group_id uuid)
 LANGUAGE sql STABLE AS $$
     SELECT r.rank_from_top, r.oldest, r.conversation_group_id
-    FROM dialoq.ready_group AS r
-    WHERE r.queue_id = p_queue_id AND (r.rank_from_top, r.oldest) >= (p_past_top, p_past) AND r.rank_from_top <= p_to_top
-        AND ((r.rank_from_top, r.oldest) > (p_past_top, p_past) OR r.conversation_group_id <> ALL (p_past_groups))
+    FROM (
+        -- Both are in order, so the server merges them.
+        (SELECT o.rank_from_top, o.oldest, o.conversation_group_id
+        FROM dialoq.ready_group AS o
+        WHERE o.generation = p_floor
+            AND o.queue_id = p_queue_id AND (o.rank_from_top, o.oldest) >= (p_past_top, p_past) AND o.rank_from_top <= p_to_top
+        ORDER BY o.rank_from_top, o.oldest)
+        UNION ALL
+        (SELECT n.rank_from_top, n.oldest, n.conversation_group_id
+        FROM dialoq.ready_group AS n
+        WHERE n.generation = p_floor + 1
+            AND n.queue_id = p_queue_id AND (n.rank_from_top, n.oldest) >= (p_past_top, p_past) AND n.rank_from_top <= p_to_top
+        ORDER BY n.rank_from_top, n.oldest)
+    ) AS r
+    WHERE (r.rank_from_top, r.oldest) > (p_past_top, p_past) OR r.conversation_group_id <> ALL (p_past_groups)
     ORDER BY r.rank_from_top, r.oldest
     -- Without it the planner may lock every group of the queue before it sorts them.
     OFFSET 0
@@ -36,6 +49,8 @@ DECLARE
     v_late_tops smallint[] := '{}';
     v_late_oldest bigint[] := '{}';
     v_late integer;
+    v_floor bigint := (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1);
+    v_has_risen boolean;
 BEGIN
     LOOP
         IF p_oldest THEN
@@ -45,7 +60,7 @@ BEGIN
             FROM (
                 -- The messages of a group that another session holds are not read: batches hold many groups.
                 SELECT r.*, f.is_free, k.rank_from_top AS true_top, k.oldest AS true_oldest
-                FROM dialoq.candidates(p_queue_id, v_past_top, v_past, v_seen, p_to_top) AS r
+                FROM dialoq.candidates(p_queue_id, v_floor, v_past_top, v_past, v_seen, p_to_top) AS r
                 CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.group_id) AS is_free OFFSET 0) AS f
                 LEFT JOIN LATERAL dialoq.group_rank(CASE WHEN f.is_free THEN r.group_id END, p_queue_id) AS k ON true
             ) AS c
@@ -76,7 +91,14 @@ BEGIN
             CONTINUE;
         END IF;
         IF v_row.oldest IS NULL THEN
-            RETURN NULL;
+            SELECT f.p_floor, f.has_risen INTO v_floor, v_has_risen FROM dialoq.has_floor_risen(v_floor) AS f;
+            IF NOT v_has_risen THEN
+                RETURN NULL;
+            END IF;
+            v_past_top := p_from_top;
+            v_past := -1;
+            v_seen := '{}';
+            CONTINUE;
         END IF;
         IF v_row.true_top IS NULL THEN
             PERFORM dialoq.delete_stale_ready_row(p_queue_id, v_row.rank_from_top, v_row.oldest, v_row.group_id);
@@ -116,10 +138,12 @@ BEGIN
             SELECT h.rank_from_top, h.oldest, h.group_id, k.rank_from_top AS true_top, k.oldest AS true_oldest
             FROM (
                 SELECT r.rank_from_top, r.oldest, r.conversation_group_id AS group_id
-                FROM generate_series(0, 9) AS l (rank_from_top)
+                FROM (SELECT (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1) AS floor OFFSET 0) AS f
+                CROSS JOIN generate_series(f.floor, f.floor + 1) AS l (generation)
+                CROSS JOIN generate_series(0, 9) AS k (rank_from_top)
                 CROSS JOIN LATERAL (
                     SELECT g.* FROM dialoq.ready_group AS g
-                    WHERE g.queue_id = p_queue_id AND g.rank_from_top = l.rank_from_top AND g.oldest >= p_past
+                    WHERE g.generation = l.generation AND g.queue_id = p_queue_id AND g.rank_from_top = k.rank_from_top AND g.oldest >= p_past
                         AND (g.oldest > p_past OR g.conversation_group_id <> ALL (p_seen))
                     ORDER BY g.oldest
                     LIMIT v_limit
@@ -150,13 +174,16 @@ DECLARE
     v_order bigint;
 BEGIN
     FOR v_row IN
-        SELECT e.endpoint_id, (10 - e.priority)::smallint AS rank_from_top
+        SELECT e.endpoint_id, (10 - e.priority)::smallint AS rank_from_top, (
+            -- No message of the group is older. Older ones that were received may stay for an old snapshot.
+            SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
+            WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))) AS age
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
             AND s.queue_id = p_queue_id
     LOOP
-        SELECT o.oldest INTO v_order FROM dialoq.oldest_message(v_row.endpoint_id) AS o;
+        SELECT o.oldest INTO v_order FROM dialoq.oldest_message(v_row.endpoint_id, v_row.age) AS o;
         IF v_order IS NOT NULL THEN
             rank_from_top := least(rank_from_top, v_row.rank_from_top);
             oldest := least(oldest, v_order);
@@ -168,7 +195,8 @@ BEGIN
 END $$;
 
 -- The ranks of groups: every queue and level at which they have messages to receive, and the oldest message of each group.
-CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_groups uuid[])
+-- Takes: the groups; whether their rows in ready_group are right, as in rebuild_ready_rows
+CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_groups uuid[], p_are_right boolean DEFAULT false)
 RETURNS TABLE (group_id uuid, queue_id integer, rank_from_top smallint, oldest bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -178,10 +206,14 @@ BEGIN
         SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS rank_from_top, o.oldest
         FROM unnest(p_groups) AS g (id)
         CROSS JOIN LATERAL (
-            SELECT * FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = g.id OFFSET 0
+            SELECT c.*, CASE WHEN p_are_right THEN (
+                    SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
+                    WHERE r.conversation_group_id = g.id AND (r.conversation_group_id, r.generation) >= (g.id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
+                ELSE 0 END AS age
+            FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = g.id OFFSET 0
         ) AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS JOIN LATERAL dialoq.oldest_message(e.endpoint_id) AS o
+        CROSS JOIN LATERAL dialoq.oldest_message(e.endpoint_id, e.age) AS o
         WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id <> 0
         OFFSET 0
     ) AS w
@@ -189,14 +221,15 @@ BEGIN
     GROUP BY w.group_id, w.queue_id, w.rank_from_top;
 END $$;
 
--- The oldest message in the queue of an endpoint, NULL if there is none. One read of the index for each delivery class.
-CREATE OR REPLACE FUNCTION dialoq.oldest_message(p_endpoint_id bigint) RETURNS TABLE (oldest bigint)
+-- The oldest message in the queue of an endpoint from this queuing_order on, NULL if there is none. One read of the index for each
+-- delivery class.
+CREATE OR REPLACE FUNCTION dialoq.oldest_message(p_endpoint_id bigint, p_from bigint) RETURNS TABLE (oldest bigint)
 LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT least(
         (SELECT m.queuing_order FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order LIMIT 1),
+            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 0 AND m.queuing_order >= p_from ORDER BY m.queuing_order LIMIT 1),
         (SELECT m.queuing_order FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 1 ORDER BY m.queuing_order LIMIT 1),
+            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 1 AND m.queuing_order >= p_from ORDER BY m.queuing_order LIMIT 1),
         (SELECT m.queuing_order FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 2 ORDER BY m.queuing_order LIMIT 1))
+            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 2 AND m.queuing_order >= p_from ORDER BY m.queuing_order LIMIT 1))
 $$;

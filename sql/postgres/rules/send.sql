@@ -90,6 +90,41 @@ BEGIN
     RETURN regexp_replace(ltrim(v_text, E'\uFEFF'), '^<[?]xml[[:space:]][^>]*[?]>', '');
 END $$;
 
+-- The row that counts what an endpoint has sent, and the count; no row if it has sent nothing. The highest bucket comes first: dead
+-- rows that an old snapshot keeps in the others are not read. A table with one row, because the planner puts only such a function into the
+-- statement that calls it.
+CREATE OR REPLACE FUNCTION dialoq.send_position(p_endpoint_id bigint) RETURNS TABLE (counter tid, sequence bigint)
+LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT n.ctid, n.send_sequence FROM dialoq.send_counter AS n
+    WHERE n.endpoint_id = p_endpoint_id ORDER BY n.bucket DESC LIMIT 1
+$$;
+
+-- Counts a message. The caller holds the group's lock.
+-- Gives: its number, from 0
+CREATE OR REPLACE FUNCTION dialoq.count_sent(p_endpoint_id bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_sequence bigint;
+BEGIN
+    UPDATE dialoq.send_counter AS n SET send_sequence = p.sequence + 1, bucket = (p.sequence + 1) / 32
+    FROM dialoq.send_position(p_endpoint_id) AS p WHERE n.ctid = p.counter
+    RETURNING p.sequence INTO v_sequence;
+    IF NOT FOUND THEN
+        INSERT INTO dialoq.send_counter (endpoint_id, bucket, send_sequence) VALUES (p_endpoint_id, 0, 1);
+        v_sequence := 0;
+    END IF;
+    RETURN v_sequence;
+END $$;
+
+-- Writes the row of the counter anew, with the same count, after a change of the endpoint. A batch of SENDs reads an endpoint before
+-- its lock, and starts over if the place of its counter has changed.
+CREATE OR REPLACE FUNCTION dialoq.touch_counter(p_endpoint_id bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE dialoq.send_counter AS n SET send_sequence = p.sequence
+    FROM dialoq.send_position(p_endpoint_id) AS p WHERE n.ctid = p.counter;
+END $$;
+
 -- Sends a message of an endpoint, or gives the error and writes no row. The caller holds the group's lock. With p_is_check it
 -- only checks, and needs no lock: none of the reasons for a refusal goes away again.
 CREATE OR REPLACE FUNCTION dialoq.send_from(
@@ -100,8 +135,9 @@ DECLARE
     e record;
     v_usage record;
     v_now timestamptz;
+    v_sequence bigint;
 BEGIN
-    SELECT c.conversation_handle, c.state, c.is_initiator, c.service_contract_id, c.send_sequence,
+    SELECT c.conversation_handle, c.state, c.is_initiator, c.service_contract_id,
         q.name AS queue, q.is_enqueue_enabled, q.is_retention_enabled INTO e
     FROM dialoq.conversation_endpoint AS c
     JOIN dialoq.service AS s ON s.service_id = c.service_id
@@ -145,12 +181,14 @@ BEGIN
         RETURN;
     END IF;
     v_now := dialoq.current_time_utc();
-    UPDATE dialoq.conversation_endpoint AS c SET state = 'CO', send_sequence = c.send_sequence + 1
-    WHERE c.endpoint_id = p_endpoint_id;
-    IF e.is_retention_enabled THEN
-        PERFORM dialoq.retain_sent(p_endpoint_id, e.send_sequence, p_message_type_id, p_message_id, v_now, p_body, p_trace);
+    IF e.state <> 'CO' THEN
+        UPDATE dialoq.conversation_endpoint AS c SET state = 'CO' WHERE c.endpoint_id = p_endpoint_id;
     END IF;
-    notices := dialoq.dispatch(p_endpoint_id, e.send_sequence, p_message_type_id, p_message_id, p_body, p_trace, false, false,
+    v_sequence := dialoq.count_sent(p_endpoint_id);
+    IF e.is_retention_enabled THEN
+        PERFORM dialoq.retain_sent(p_endpoint_id, v_sequence, p_message_type_id, p_message_id, v_now, p_body, p_trace);
+    END IF;
+    notices := dialoq.dispatch(p_endpoint_id, v_sequence, p_message_type_id, p_message_id, p_body, p_trace, false, false,
         p_body_fault, v_now);
 END $$;
 

@@ -159,6 +159,7 @@ BEGIN
             priority = least(greatest(c.priority, 1), 10), dialog_timer = NULL, due_at = NULL,
             lifetime = CASE WHEN isfinite(c.lifetime) THEN c.lifetime ELSE v_now + interval '1 day' END
         WHERE c.endpoint_id = p_endpoint_id;
+        PERFORM dialoq.touch_counter(p_endpoint_id);
         IF e.state IN ('DO', 'CD') THEN
             PERFORM dialoq.erase(p_endpoint_id);
         ELSE

@@ -114,10 +114,10 @@ BEGIN
     END IF;
     INSERT INTO dialoq.conversation_endpoint (
         conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
-        far_service, far_broker_instance, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known,
+        far_service, far_broker_instance, state, priority, lifetime, receive_sequence, is_peer_known,
         is_system, is_quarantined, begun_at, due_at, rollbacks)
     SELECT v_handle, v_conversation, v_group, v_service_id, v_contract_id, true,
-        p_to_service, v_instance, 'SO', dialoq.level_for(v_contract_id, v_service_id, p_to_service), l.lifetime, 0, 0, false,
+        p_to_service, v_instance, 'SO', dialoq.level_for(v_contract_id, v_service_id, p_to_service), l.lifetime, 0, false,
         false, false, v_now, CASE WHEN l.lifetime < v_now + interval '7300 days' THEN l.lifetime END,
         -- The count of rollbacks is that of the group.
         CASE WHEN v_is_new IS NULL THEN coalesce((

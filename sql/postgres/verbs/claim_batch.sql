@@ -23,6 +23,8 @@ DECLARE
     v_gives boolean;
     v_is_plain boolean;
     v_services integer[];
+    v_floor bigint;
+    v_has_risen boolean;
     v_now timestamptz;
     v_past_top smallint := -1;
     v_past bigint := -1;
@@ -41,8 +43,9 @@ BEGIN
     END IF;
     SELECT q.queue_id, q.is_receive_enabled, coalesce(b.manual_now, clock_timestamp()),
         NOT q.is_retention_enabled AND NOT EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
-        ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id)
-    INTO v_queue_id, v_gives, v_now, v_is_plain, v_services
+        ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id),
+        (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)
+    INTO v_queue_id, v_gives, v_now, v_is_plain, v_services, v_floor
     FROM dialoq.service_queue AS q CROSS JOIN dialoq.broker AS b
     WHERE q.folded_name = lower(p_queue COLLATE "C");
     IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed'
@@ -60,7 +63,8 @@ BEGIN
     END IF;
     -- Deleted rows stay in the index until vacuum removes them, before all live rows.
     IF p_from_order IS NOT NULL AND p_from_level BETWEEN 1 AND 10 AND NOT EXISTS (
-        SELECT FROM dialoq.ready_group AS r WHERE r.queue_id = v_queue_id AND r.rank_from_top < 10 - p_from_level)
+        SELECT FROM dialoq.ready_group AS r
+        WHERE r.generation = ANY (ARRAY[v_floor, v_floor + 1]) AND r.queue_id = v_queue_id AND r.rank_from_top < 10 - p_from_level)
     THEN
         v_past_top := 10 - p_from_level;
         v_past := p_from_order;
@@ -68,13 +72,18 @@ BEGIN
     LOOP
         SELECT array_agg(c.rank_from_top), array_agg(c.oldest), array_agg(c.group_id) INTO v_tops, v_oldest, v_groups
         FROM (
-            SELECT r.* FROM dialoq.candidates(v_queue_id, v_past_top, v_past, '{}', 10::smallint) AS r
+            SELECT r.* FROM dialoq.candidates(v_queue_id, v_floor, v_past_top, v_past, '{}', 10::smallint) AS r
             -- The session's own shared lock does not keep it from locking a group once more.
             WHERE CASE WHEN r.group_id = ANY (p_claimed) THEN false
                 ELSE pg_try_advisory_xact_lock(dialoq.group_key(r.group_id)) END
             LIMIT cardinality(p_tops)
         ) AS c;
-        EXIT WHEN v_past_top < 0 OR cardinality(v_groups) = cardinality(p_tops);
+        EXIT WHEN cardinality(v_groups) = cardinality(p_tops);
+        IF v_past_top < 0 THEN
+            EXIT WHEN v_groups IS NOT NULL;
+            SELECT f.p_floor, f.has_risen INTO v_floor, v_has_risen FROM dialoq.has_floor_risen(v_floor) AS f;
+            EXIT WHEN NOT v_has_risen;
+        END IF;
         v_past_top := -1;
         v_past := -1;
     END LOOP;
@@ -98,7 +107,7 @@ BEGIN
                     SELECT n.queuing_order, n.sequence, n.message_type_id, n.body, n.message_id, n.enqueued_at, n.trace
                     FROM dialoq.queue_message AS n
                     WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = 0
-                        AND n.queuing_order >= (SELECT o.oldest FROM dialoq.oldest_row(g.group_id, g.oldest) AS o)
+                        AND n.queuing_order >= (SELECT o.oldest FROM dialoq.oldest_row(g.group_id, g.oldest, v_floor) AS o)
                     ORDER BY n.queuing_order
                     LIMIT 1
                 ) AS m
@@ -140,7 +149,7 @@ BEGIN
             SELECT n.queuing_order, n.sequence, n.message_type_id, n.body, n.message_id, n.enqueued_at, n.trace
             FROM dialoq.queue_message AS n
             WHERE n.endpoint_id = c.endpoint_id AND n.delivery_class = 0
-                AND n.queuing_order >= (SELECT o.oldest FROM dialoq.oldest_row(c.group_id, c.oldest) AS o)
+                AND n.queuing_order >= (SELECT o.oldest FROM dialoq.oldest_row(c.group_id, c.oldest, v_floor) AS o)
             ORDER BY n.queuing_order
             LIMIT least(c.most, v_most + 1)
         ) AS m

@@ -34,6 +34,7 @@ BEGIN
             SELECT max(o.rollbacks) FROM dialoq.conversation_endpoint AS o
             WHERE o.conversation_group_id = p_conversation_group_id)
         WHERE c.endpoint_id = e.endpoint_id;
+        PERFORM dialoq.touch_counter(e.endpoint_id);
         PERFORM dialoq.rebuild_ready_rows(e.conversation_group_id);
         IF dialoq.rebuild_ready_rows(p_conversation_group_id) THEN
             v_notices := (SELECT 'q:' || s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = e.service_id);

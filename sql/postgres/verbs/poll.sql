@@ -15,6 +15,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET j
 DECLARE
     v_locked bigint[];
     v_queue_id integer;
+    v_floor bigint;
     v_groups uuid[];
     v_ready bigint;
     v_held bigint;
@@ -24,9 +25,9 @@ DECLARE
     w dialoq.work_queue;
 BEGIN
     FOR v_queue_id IN SELECT q.queue_id FROM dialoq.service_queue AS q ORDER BY q.queue_id LOOP
+        v_floor := (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1);
         v_groups := ARRAY(
-            SELECT r.conversation_group_id FROM dialoq.ready_group AS r
-            WHERE r.queue_id = v_queue_id ORDER BY r.rank_from_top, r.oldest LIMIT 1000);
+            SELECT c.group_id FROM dialoq.candidates(v_queue_id, v_floor, -1::smallint, -1, '{}', 10::smallint) AS c LIMIT 1000);
         CONTINUE WHEN cardinality(v_groups) = 0;
         IF v_locked IS NULL THEN
             v_locked := ARRAY(

@@ -27,6 +27,11 @@ DECLARE
     -- The row of ready_group by which a group is found, and all rows of the group.
     v_top smallint;
     v_from bigint;
+    v_xid xid8;
+    v_floor bigint;
+    v_latest bigint;
+    v_read bigint;
+    v_notices text;
     v_is_plain boolean;
     v_held tid[];
     v_group uuid;
@@ -36,8 +41,9 @@ DECLARE
     v_is_any boolean := p_conversation_handle IS NULL AND p_conversation_group_id IS NULL;
 BEGIN
     SELECT q.queue_id, q.is_receive_enabled, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
-        EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id)
-    INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks
+        EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
+        (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)
+    INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_floor
     FROM dialoq.service_queue AS q CROSS JOIN dialoq.broker AS b
     WHERE q.folded_name = lower(p_queue COLLATE "C");
     IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed'
@@ -79,11 +85,12 @@ BEGIN
     -- Most RECEIVEs find a group that is one conversation with nothing pending, by a row that names its first message. Such
     -- messages take the three statements below. The general way behind them takes twenty, and six times as long for one message.
     IF v_is_any AND p_oldest IS NOT TRUE AND NOT v_retains THEN
+        v_read := pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass);
         -- A group is locked only if its row is right: this transaction may go on for long.
         SELECT c.rank_from_top, c.oldest, c.group_id, c.is_plain INTO v_top, v_from, v_group, v_is_plain
         FROM (
             SELECT r.*, f.is_free, k.is_plain, dialoq.group_key(r.group_id) AS key
-            FROM dialoq.candidates(v_queue_id, (10 - coalesce(p_highest, 10))::smallint, -1, '{}',
+            FROM dialoq.candidates(v_queue_id, v_floor, (10 - coalesce(p_highest, 10))::smallint, -1, '{}',
                 (10 - coalesce(p_lowest, 1))::smallint) AS r
             CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.group_id) AS is_free OFFSET 0) AS f
             LEFT JOIN LATERAL (
@@ -109,10 +116,17 @@ BEGIN
         END
         LIMIT 1;
         IF v_is_plain THEN
+            IF pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass) - v_read > 2000 THEN
+                v_notices := dialoq.dead_rows_notice();
+            END IF;
+            v_xid := pg_current_xact_id();
             -- A statement of its own, so that the next one sees the message of every sender that relied on one of these rows.
-            SELECT array_agg(h.row), (SELECT o.oldest FROM dialoq.oldest_row(v_group, v_from) AS o) INTO v_held, v_from
+            SELECT array_agg(h.row), (SELECT o.oldest FROM dialoq.oldest_row(v_group, v_from, v_floor) AS o), (
+                    SELECT g.latest FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)
+            INTO v_held, v_from, v_latest
             FROM (
-                SELECT r.ctid AS row FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_group
+                SELECT r.ctid AS row FROM dialoq.ready_group AS r
+                WHERE r.conversation_group_id = v_group AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)
                 FOR UPDATE SKIP LOCKED
             ) AS h;
             IF p_top = 1 THEN
@@ -146,12 +160,13 @@ BEGIN
                 ), unready AS (
                     DELETE FROM dialoq.ready_group AS r USING first AS f WHERE r.ctid = ANY (v_held)
                 ), ready AS (
-                    INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
-                    SELECT v_queue_id, v_top, f.next, v_group FROM first AS f WHERE f.next IS NOT NULL
+                    INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+                    SELECT v_queue_id, v_top, f.next, v_group, v_latest FROM first AS f WHERE f.next IS NOT NULL
                 )
                 SELECT 1, 10 - v_top, g.queuing_order, v_group, g.handle, g.sequence, n.service, g.service_id, n.contract,
                     g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id, g.enqueued_at,
-                    g.trace, CASE WHEN g.next IS NOT NULL THEN dialoq.publish_notices('q:' || v_queue_id::text) END
+                    g.trace, CASE WHEN g.next IS NOT NULL OR v_notices IS NOT NULL THEN dialoq.publish_notices(
+                        concat_ws(' ', v_notices, CASE WHEN g.next IS NOT NULL THEN 'q:' || v_queue_id::text END)) END
                 FROM gone AS g
                 CROSS JOIN LATERAL dialoq.message_names(g.service_id, g.service_contract_id, g.message_type_id) AS n;
             ELSE
@@ -189,8 +204,8 @@ BEGIN
                 ), unready AS (
                     DELETE FROM dialoq.ready_group AS r USING first AS f WHERE r.ctid = ANY (v_held)
                 ), ready AS (
-                    INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
-                    SELECT v_queue_id, v_top, f.next, v_group FROM first AS f WHERE f.next IS NOT NULL
+                    INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+                    SELECT v_queue_id, v_top, f.next, v_group, v_latest FROM first AS f WHERE f.next IS NOT NULL
                 ), names AS MATERIALIZED (
                     -- Once for each type, not for each message.
                     SELECT d.message_type_id, n.*
@@ -200,7 +215,9 @@ BEGIN
                 SELECT 1, 10 - v_top, g.queuing_order, v_group, g.handle, g.sequence, n.service, g.service_id, n.contract,
                     g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id, g.enqueued_at,
                     g.trace,
-                    CASE WHEN g.next IS NOT NULL AND g.queuing_order = g.first THEN dialoq.publish_notices('q:' || v_queue_id::text) END
+                    CASE WHEN g.queuing_order = g.first AND (g.next IS NOT NULL OR v_notices IS NOT NULL)
+                        THEN dialoq.publish_notices(
+                            concat_ws(' ', v_notices, CASE WHEN g.next IS NOT NULL THEN 'q:' || v_queue_id::text END)) END
                 FROM gone AS g
                 JOIN names AS n ON n.message_type_id = g.message_type_id
                 ORDER BY g.queuing_order;
@@ -223,7 +240,10 @@ BEGIN
                 -- An empty group is not locked.
                 SELECT FROM dialoq.queue_message AS m JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
                 WHERE e.conversation_group_id = v_group AND (v_only IS NULL OR e.endpoint_id = v_only)
-                    AND NOT e.is_quarantined)
+                    AND NOT e.is_quarantined AND m.queuing_order >= (
+                        SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
+                        WHERE r.conversation_group_id = v_group
+                            AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)))
             OR NOT dialoq.try_lock_group(v_group)
         THEN
             RETURN;

@@ -21,6 +21,11 @@ DECLARE
     v_gives boolean;
     v_retains boolean;
     v_has_rollbacks boolean;
+    v_xid xid8;
+    v_floor bigint;
+    v_latest bigint;
+    v_has_risen boolean;
+    v_read bigint := pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass);
     v_is_any boolean := false;
     v_services integer[];
     v_now timestamptz;
@@ -82,8 +87,9 @@ BEGIN
     END IF;
     SELECT q.queue_id, q.is_receive_enabled, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
         EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
-        ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id)
-    INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_services
+        ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id),
+        (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)
+    INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_services, v_floor
     FROM dialoq.service_queue AS q CROSS JOIN dialoq.broker AS b
     WHERE q.folded_name = lower(p_queue COLLATE "C");
     IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed'
@@ -102,7 +108,8 @@ BEGIN
     v_is_plain := 1 = ALL (v_tops) AND NOT v_retains;
     -- Deleted rows stay in the index until vacuum removes them, before all live rows.
     IF p_from_order IS NOT NULL AND NOT EXISTS (
-        SELECT FROM dialoq.ready_group AS r WHERE r.queue_id = v_queue_id AND r.rank_from_top < 10 - p_from_level)
+        SELECT FROM dialoq.ready_group AS r
+        WHERE r.generation = ANY (ARRAY[v_floor, v_floor + 1]) AND r.queue_id = v_queue_id AND r.rank_from_top < 10 - p_from_level)
     THEN
         v_start_top := 10 - p_from_level;
         v_start := p_from_order;
@@ -114,18 +121,28 @@ BEGIN
         SELECT array_agg(c.rank_from_top), array_agg(c.oldest), array_agg(c.group_id), count(DISTINCT c.oldest) = count(*)
         INTO v_row_tops, v_oldest, v_groups, v_are_distinct
         FROM (
-            SELECT r.* FROM dialoq.candidates(v_queue_id, v_past_top, v_past, v_past_groups, 10::smallint) AS r
+            SELECT r.* FROM dialoq.candidates(v_queue_id, v_floor, v_past_top, v_past, v_past_groups, 10::smallint) AS r
             WHERE pg_try_advisory_xact_lock(dialoq.group_key(r.group_id))
             LIMIT cardinality(v_items)
         ) AS c;
         IF v_groups IS NULL THEN
-            EXIT WHEN v_start_top < 0;
+            IF v_start_top < 0 THEN
+                SELECT f.p_floor, f.has_risen INTO v_floor, v_has_risen FROM dialoq.has_floor_risen(v_floor) AS f;
+                EXIT WHEN NOT v_has_risen;
+            END IF;
             v_start_top := -1;
             v_start := -1;
             v_past_top := -1;
             v_past := -1;
             v_past_groups := '{}';
             CONTINUE;
+        END IF;
+        v_xid := pg_current_xact_id();
+        IF v_read IS NOT NULL THEN
+            IF pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass) - v_read > 2000 + 2 * cardinality(v_items) THEN
+                v_notices := concat_ws(' ', v_notices, dialoq.dead_rows_notice());
+            END IF;
+            v_read := NULL;
         END IF;
         v_top := v_row_tops[1];
         IF v_row_tops[cardinality(v_row_tops)] > v_top THEN
@@ -140,13 +157,16 @@ BEGIN
         v_past := v_oldest[cardinality(v_oldest)];
         -- All rows of these groups at this level go, so that a group does not gather them. One that came since may name an
         -- older message.
-        SELECT array_agg(h.place), array_agg(h.group_id), array_agg(h.oldest) INTO v_held, v_held_groups, v_held_oldest
+        SELECT array_agg(h.place), array_agg(h.group_id), array_agg(h.oldest), (
+            SELECT g.latest FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)
+        INTO v_held, v_held_groups, v_held_oldest, v_latest
         FROM (
             SELECT r.place, g.id AS group_id, r.oldest
             FROM unnest(v_groups) AS g (id)
             CROSS JOIN LATERAL (
                 SELECT r.ctid AS place, r.oldest FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = g.id AND r.queue_id + 0 = v_queue_id AND r.rank_from_top + 0 = v_top
+                WHERE r.conversation_group_id = g.id AND (r.conversation_group_id, r.generation) >= (g.id, v_floor)
+                    AND r.queue_id + 0 = v_queue_id AND r.rank_from_top + 0 = v_top
                 FOR UPDATE SKIP LOCKED
             ) AS r
         ) AS h;
@@ -174,7 +194,7 @@ BEGIN
                 FROM (
                     SELECT g.row, b.oldest, g.id AS group_id, e.*, count(*) OVER (PARTITION BY g.place) AS endpoints
                     FROM unnest(v_rows, v_oldest, v_groups) WITH ORDINALITY AS g (row, oldest, id, place)
-                    CROSS JOIN LATERAL dialoq.oldest_row(g.id, g.oldest) AS b
+                    CROSS JOIN LATERAL dialoq.oldest_row(g.id, g.oldest, v_floor) AS b
                     CROSS JOIN LATERAL (
                         SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
                             e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
@@ -201,8 +221,8 @@ BEGIN
             ), unready AS (
                 DELETE FROM dialoq.ready_group AS r USING first AS f WHERE r.ctid = f.row
             ), ready AS (
-                INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
-                SELECT v_queue_id, v_top, f.next, f.group_id FROM first AS f WHERE f.next IS NOT NULL
+                INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+                SELECT v_queue_id, v_top, f.next, f.group_id, v_latest FROM first AS f WHERE f.next IS NOT NULL
             ), names AS MATERIALIZED (
                 SELECT d.*, n.*
                 FROM (SELECT DISTINCT g.service_id, g.service_contract_id, g.message_type_id FROM gone AS g) AS d
@@ -245,7 +265,7 @@ BEGIN
                     -- A group whose row promises too much waits for its level.
                     row_number() OVER w <= g.most AND first_value(e.rank_from_top) OVER w <= v_top AS is_taken
                 FROM unnest(v_groups, v_most, v_oldest) WITH ORDINALITY AS g (id, most, oldest, place)
-                CROSS JOIN LATERAL dialoq.oldest_row(g.id, g.oldest) AS b
+                CROSS JOIN LATERAL dialoq.oldest_row(g.id, g.oldest, v_floor) AS b
                 CROSS JOIN LATERAL (
                     SELECT c.endpoint_id, c.conversation_handle, c.service_id, c.service_contract_id,
                         (10 - c.priority)::smallint AS rank_from_top,
@@ -258,7 +278,7 @@ BEGIN
                 ) AS e
                 CROSS JOIN LATERAL (
                     (SELECT n.ctid AS row, n.delivery_class, n.queuing_order FROM dialoq.queue_message AS n
-                    WHERE e.has_system AND n.endpoint_id = e.endpoint_id AND n.delivery_class IN (1, 2)
+                    WHERE e.has_system AND n.endpoint_id = e.endpoint_id AND n.delivery_class >= 1
                     ORDER BY n.delivery_class DESC, n.queuing_order
                     LIMIT g.most + 1)
                     UNION ALL
@@ -346,12 +366,12 @@ BEGIN
         END IF;
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
         IF v_rest_groups IS NOT NULL THEN
-            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
-            SELECT v_queue_id, v_top, r.oldest, r.group_id FROM unnest(v_rest_groups, v_rest_oldest) AS r (group_id, oldest);
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+            SELECT v_queue_id, v_top, r.oldest, r.group_id, v_latest FROM unnest(v_rest_groups, v_rest_oldest) AS r (group_id, oldest);
         END IF;
         IF v_wrong IS NOT NULL THEN
-            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
-            SELECT k.queue_id, k.rank_from_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_wrong) AS k;
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+            SELECT k.queue_id, k.rank_from_top, k.oldest, k.group_id, v_latest FROM dialoq.group_ranks(v_wrong) AS k;
         END IF;
         v_is_any := v_is_any OR v_messages IS NOT NULL;
         EXIT WHEN cardinality(v_messages) = cardinality(v_items) AND 1 = ALL (v_tops);

@@ -22,6 +22,8 @@ DECLARE
     v_sent record;
     v_group uuid;
     v_xid xid8;
+    v_floor bigint;
+    v_latest bigint;
     v_notices text;
 BEGIN
     -- Most SENDs are of a conversation that both sides speak on, with nothing pending, to a queue that is on. They take these two
@@ -32,12 +34,13 @@ BEGIN
     THEN
         -- Before any read: tick finds by the transaction's number whether its own reads are complete.
         v_xid := pg_current_xact_id();
-        SELECT c.conversation_group_id INTO v_group
-        FROM dialoq.conversation_endpoint AS c WHERE c.conversation_handle = p_conversation_handle AND NOT c.is_system;
+        SELECT c.conversation_group_id, g.floor, g.latest INTO v_group, v_floor, v_latest
+        FROM (SELECT n.floor, n.latest FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g
+        CROSS JOIN dialoq.conversation_endpoint AS c WHERE c.conversation_handle = p_conversation_handle AND NOT c.is_system;
         -- A statement of its own after the lock: it sees what the holder before has committed.
         IF v_group IS NOT NULL AND pg_try_advisory_xact_lock(dialoq.group_key(v_group)) THEN
             WITH plain AS MATERIALIZED (
-                SELECT e.*, p.*, y.message_type_id, b.now, nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
+                SELECT e.*, s.*, p.*, y.message_type_id, b.now, nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
                 FROM (
                     SELECT coalesce(b.manual_now, clock_timestamp()) AS now
                     FROM dialoq.broker AS b
@@ -45,7 +48,7 @@ BEGIN
                     OFFSET 0
                 ) AS b
                 CROSS JOIN LATERAL (
-                    SELECT c.endpoint_id, c.conversation_id, c.is_initiator, c.send_sequence AS sequence, c.service_contract_id
+                    SELECT c.endpoint_id, c.conversation_id, c.is_initiator, c.service_contract_id
                     FROM dialoq.conversation_endpoint AS c
                     WHERE c.conversation_handle = p_conversation_handle AND c.conversation_group_id = v_group
                         AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > b.now)
@@ -56,6 +59,7 @@ BEGIN
                             WHERE s.service_id = c.service_id)
                     OFFSET 0
                 ) AS e
+                CROSS JOIN LATERAL dialoq.send_position(e.endpoint_id) AS s
                 CROSS JOIN LATERAL (
                     SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id,
                         (10 - c.priority)::smallint AS rank_from_top, (
@@ -84,17 +88,20 @@ BEGIN
                     CASE WHEN length(p_message_body) > 0 THEN p_message_body END, p_trace
                 FROM plain AS p
             ), counted AS (
-                UPDATE dialoq.conversation_endpoint AS e SET send_sequence = e.send_sequence + 1
-                FROM plain AS p WHERE e.endpoint_id = p.endpoint_id
+                UPDATE dialoq.send_counter AS n SET send_sequence = p.sequence + 1, bucket = (p.sequence + 1) / 32
+                FROM plain AS p WHERE n.ctid = p.counter
             ), ready AS (
                 -- As add_ready.
-                INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+                INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
                 SELECT p.queue_id, p.rank_from_top, least(p.queuing_order, (
-                        SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p.group_id)), p.group_id
+                        SELECT min(r.oldest) FROM dialoq.ready_group AS r
+                        WHERE r.conversation_group_id = p.group_id AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor))),
+                    p.group_id, v_latest
                 FROM plain AS p
                 LEFT JOIN LATERAL (
                     SELECT true AS is_kept FROM dialoq.ready_group AS r
-                    WHERE r.conversation_group_id = p.group_id AND r.queue_id + 0 = p.queue_id
+                    WHERE r.conversation_group_id = p.group_id
+                        AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor) AND r.queue_id + 0 = p.queue_id
                         AND r.rank_from_top + 0 = p.rank_from_top AND r.oldest + 0 <= p.queuing_order
                     LIMIT 1
                     FOR KEY SHARE SKIP LOCKED

@@ -18,6 +18,8 @@ DECLARE
     v_now timestamptz;
     v_version bigint;
     v_is_enabled boolean;
+    v_floor bigint;
+    v_latest bigint;
     v_keeps_locks boolean := coalesce(current_setting('dialoq.session_locks', true) = '1', false);
     -- By place: the endpoint of the handle, NULL if there is none, and what of it never changes.
     v_endpoints bigint[];
@@ -75,9 +77,10 @@ BEGIN
     END IF;
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.
     PERFORM pg_current_xact_id();
-    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, b.catalog_version
-    INTO v_now, v_is_enabled, v_version
-    FROM dialoq.broker AS b;
+    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, b.catalog_version, g.floor, g.latest
+    INTO v_now, v_is_enabled, v_version, v_floor, v_latest
+    FROM dialoq.broker AS b
+    CROSS JOIN (SELECT n.floor, n.latest FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g;
     IF v_version <> p_catalog_version THEN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
     END IF;
@@ -87,13 +90,13 @@ BEGIN
     -- message is in a queue, and reads those of an endpoint only if there is one.
     IF v_is_enabled AND '' = ALL (p_body_faults) AND p_message_type_names[1] = ALL (p_message_type_names) THEN
         WITH plain AS MATERIALIZED (
-            SELECT h.place, e.*, p.*, pg_try_advisory_xact_lock(dialoq.group_key(e.own_group_id))
+            SELECT h.place, e.*, s.*, p.*, pg_try_advisory_xact_lock(dialoq.group_key(e.own_group_id))
                 AND (NOT v_keeps_locks OR pg_try_advisory_lock(dialoq.group_key(e.own_group_id))) AS is_ours,
                 nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
             FROM unnest(p_conversation_handles) WITH ORDINALITY AS h (handle, place)
             CROSS JOIN LATERAL (
-                SELECT c.ctid AS row, c.conversation_group_id AS own_group_id, c.conversation_id, c.is_initiator,
-                    c.send_sequence AS sequence, c.service_id AS own_service_id, c.service_contract_id
+                SELECT c.endpoint_id AS own_id, c.conversation_group_id AS own_group_id, c.conversation_id, c.is_initiator,
+                    c.service_id AS own_service_id, c.service_contract_id
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_handle = h.handle AND NOT c.is_system AND c.state = 'CO'
                     AND (c.due_at IS NULL OR c.due_at > v_now)
@@ -103,6 +106,7 @@ BEGIN
                         SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
                 OFFSET 0
             ) AS e
+            CROSS JOIN LATERAL dialoq.send_position(e.own_id) AS s
             CROSS JOIN LATERAL (
                 SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id, c.service_id,
                     (10 - c.priority)::smallint AS rank_from_top
@@ -154,23 +158,25 @@ BEGIN
                 CASE WHEN length(p_message_bodies[p.place]) > 0 THEN p_message_bodies[p.place] END, p_traces[p.place]
             FROM whole AS w CROSS JOIN plain AS p
         ), counted AS (
-            -- The rows were read before they were locked; a row that has changed since is not found.
-            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = p.sequence + 1
+            -- The endpoints were read before they were locked. If one has sent since, or has changed (touch_counter), its
+            -- counter is not found.
+            UPDATE dialoq.send_counter AS n SET send_sequence = p.sequence + 1, bucket = (p.sequence + 1) / 32
             FROM whole AS w CROSS JOIN plain AS p
-            WHERE e.ctid = p.row AND e.send_sequence = p.sequence AND e.state = 'CO'
-                -- An equality would let the planner begin with the endpoints.
-                AND e.conversation_group_id IS NOT DISTINCT FROM p.own_group_id
+            WHERE n.ctid = p.counter AND n.send_sequence + 0 = p.sequence
             RETURNING true
         ), ready AS (
             -- As add_ready, for all of them.
-            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
             SELECT w.queue_id, p.rank_from_top, least(p.queuing_order, (
-                    SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p.group_id)), p.group_id
+                    SELECT min(r.oldest) FROM dialoq.ready_group AS r
+                    WHERE r.conversation_group_id = p.group_id AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor))),
+                p.group_id, v_latest
             FROM whole AS w
             CROSS JOIN plain AS p
             LEFT JOIN LATERAL (
                 SELECT true AS is_kept FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = p.group_id AND r.queue_id + 0 = w.queue_id
+                WHERE r.conversation_group_id = p.group_id
+                    AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor) AND r.queue_id + 0 = w.queue_id
                     AND r.rank_from_top + 0 = p.rank_from_top AND r.oldest + 0 <= p.queuing_order
                 LIMIT 1
                 FOR KEY SHARE SKIP LOCKED
@@ -234,12 +240,12 @@ BEGIN
         array_agg(r.peer_group), array_agg(r.peer_service_id), array_agg(r.rank_from_top)
     INTO v_places, v_rows, v_peers, v_sequences, v_types, v_peer_groups, v_peer_services, v_tops
     FROM (
-        SELECT i.place, i.type_id, e.row, e.send_sequence + i.behind AS sequence, p.endpoint_id AS peer_id,
+        SELECT i.place, i.type_id, s.counter AS row, s.sequence + i.behind AS sequence, p.endpoint_id AS peer_id,
             p.conversation_group_id AS peer_group, p.service_id AS peer_service_id, (10 - p.priority)::smallint AS rank_from_top
         FROM unnest(v_endpoints, v_groups, v_are_ours, v_behind, v_type_ids)
             WITH ORDINALITY AS i (endpoint_id, group_id, is_ours, behind, type_id, place)
         CROSS JOIN LATERAL (
-            SELECT c.ctid AS row, c.conversation_group_id, c.conversation_id, c.is_initiator, c.send_sequence
+            SELECT c.endpoint_id, c.conversation_group_id, c.conversation_id, c.is_initiator
             FROM dialoq.conversation_endpoint AS c
             WHERE c.endpoint_id = i.endpoint_id AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > v_now)
                 AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
@@ -247,6 +253,7 @@ BEGIN
                     SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
             OFFSET 0
         ) AS e
+        CROSS JOIN LATERAL dialoq.send_position(e.endpoint_id) AS s
         CROSS JOIN LATERAL (
             SELECT c.endpoint_id, c.conversation_group_id, c.priority, c.service_id
             FROM dialoq.conversation_endpoint AS c
@@ -296,16 +303,16 @@ BEGIN
             CASE WHEN length(p_message_bodies[n.place]) > 0 THEN p_message_bodies[n.place] END, p_traces[n.place]
         FROM unnest(v_places, v_peers, v_sequences, v_types, v_orders) AS n (place, peer_id, sequence, message_type_id, queuing_order);
         IF 0 < ANY (v_behind) THEN
-            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = n.next
+            UPDATE dialoq.send_counter AS c SET send_sequence = n.next, bucket = n.next / 32
             FROM (
                 SELECT u.row, max(u.sequence) + 1 AS next
                 FROM unnest(v_rows, v_sequences) AS u (row, sequence) GROUP BY u.row
             ) AS n
-            WHERE e.ctid = n.row;
+            WHERE c.ctid = n.row;
         ELSE
-            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = u.sequence + 1
+            UPDATE dialoq.send_counter AS c SET send_sequence = u.sequence + 1, bucket = (u.sequence + 1) / 32
             FROM unnest(v_rows, v_sequences) AS u (row, sequence)
-            WHERE e.ctid = u.row;
+            WHERE c.ctid = u.row;
         END IF;
         -- As add_ready, for all of them.
         WITH arrived AS MATERIALIZED (
@@ -313,13 +320,16 @@ BEGIN
             FROM unnest(v_peer_groups, v_queues, v_tops, v_orders) AS a (group_id, queue_id, rank_from_top, oldest)
             GROUP BY a.group_id, a.queue_id, a.rank_from_top
         )
-        INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+        INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
         SELECT a.queue_id, a.rank_from_top, least(a.oldest, (
-                SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = a.group_id)), a.group_id
+                SELECT min(r.oldest) FROM dialoq.ready_group AS r
+                WHERE r.conversation_group_id = a.group_id AND (r.conversation_group_id, r.generation) >= (a.group_id, v_floor))),
+            a.group_id, v_latest
         FROM arrived AS a
         LEFT JOIN LATERAL (
             SELECT true AS is_kept FROM dialoq.ready_group AS r
-            WHERE r.conversation_group_id = a.group_id AND r.queue_id + 0 = a.queue_id
+            WHERE r.conversation_group_id = a.group_id
+                AND (r.conversation_group_id, r.generation) >= (a.group_id, v_floor) AND r.queue_id + 0 = a.queue_id
                 AND r.rank_from_top + 0 = a.rank_from_top AND r.oldest + 0 <= a.oldest
             LIMIT 1
             FOR KEY SHARE SKIP LOCKED

@@ -26,6 +26,8 @@ DECLARE
     v_is_checked boolean := false;
     v_now timestamptz;
     v_is_enabled boolean;
+    v_floor bigint;
+    v_latest bigint;
     -- How many endpoints the short way has counted on, of how many.
     v_counted bigint;
     v_conversations bigint;
@@ -88,17 +90,19 @@ BEGIN
     END IF;
     -- Most lists are of one service and one contract, to one queue, and no message of them has to wait. Such a list takes one
     -- statement, which reads each conversation once. It sends all messages or none. Its conditions are those of send_batch.
-    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled INTO v_now, v_is_enabled FROM dialoq.broker AS b;
+    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, g.floor, g.latest
+    INTO v_now, v_is_enabled, v_floor, v_latest
+    FROM dialoq.broker AS b
+    CROSS JOIN (SELECT n.floor, n.latest FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g;
     IF v_is_enabled THEN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
         WITH conversation AS MATERIALIZED (
-            SELECT h.handle, h.messages, e.*, p.*
+            SELECT h.handle, h.messages, e.*, s.*, p.*
             FROM (
                 SELECT u.handle, count(*) AS messages FROM unnest(p_conversation_handles) AS u (handle) GROUP BY u.handle
             ) AS h
             CROSS JOIN LATERAL (
-                SELECT c.ctid AS row, c.conversation_id, c.is_initiator, c.send_sequence AS sequence,
-                    c.service_id AS own_service_id, c.service_contract_id
+                SELECT c.endpoint_id AS own_id, c.conversation_id, c.is_initiator, c.service_id AS own_service_id, c.service_contract_id
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_handle = h.handle AND NOT c.is_system AND c.state = 'CO'
                     AND (c.due_at IS NULL OR c.due_at > v_now)
@@ -111,6 +115,7 @@ BEGIN
                         SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
                 OFFSET 0
             ) AS e
+            CROSS JOIN LATERAL dialoq.send_position(e.own_id) AS s
             CROSS JOIN LATERAL (
                 SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id, c.service_id,
                     (10 - c.priority)::smallint AS rank_from_top
@@ -179,21 +184,24 @@ BEGIN
                 CASE WHEN length(v_bodies[i.place]) > 0 THEN v_bodies[i.place] END, v_traces[i.place]
             FROM item AS i
         ), counted AS (
-            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = c.sequence + c.messages
+            UPDATE dialoq.send_counter AS n SET send_sequence = c.sequence + c.messages, bucket = (c.sequence + c.messages) / 32
             FROM whole AS w CROSS JOIN conversation AS c
-            WHERE e.ctid = c.row
+            WHERE n.ctid = c.counter
             RETURNING true
         ), ready AS (
             -- As add_ready, for all of them.
-            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
             SELECT w.queue_id, c.rank_from_top, least(i.oldest, (
-                    SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = c.group_id)), c.group_id
+                    SELECT min(r.oldest) FROM dialoq.ready_group AS r
+                    WHERE r.conversation_group_id = c.group_id AND (r.conversation_group_id, r.generation) >= (c.group_id, v_floor))),
+                c.group_id, v_latest
             FROM whole AS w
             CROSS JOIN (SELECT i.handle, min(i.queuing_order) AS oldest FROM item AS i GROUP BY i.handle) AS i
             JOIN conversation AS c ON c.handle = i.handle
             LEFT JOIN LATERAL (
                 SELECT true AS is_kept FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = c.group_id AND r.queue_id + 0 = w.queue_id
+                WHERE r.conversation_group_id = c.group_id
+                    AND (r.conversation_group_id, r.generation) >= (c.group_id, v_floor) AND r.queue_id + 0 = w.queue_id
                     AND r.rank_from_top + 0 = c.rank_from_top AND r.oldest + 0 <= i.oldest
                 LIMIT 1
                 FOR KEY SHARE SKIP LOCKED

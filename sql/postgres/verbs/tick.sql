@@ -23,11 +23,24 @@ DECLARE
     v_due timestamptz;
     v_is_blocked boolean := false;
     v_jobs record;
+    v_is_turning boolean;
+    v_is_all boolean;
+    v_requests bigint[];
 BEGIN
     -- Its work is visible to others only at the end of the transaction.
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
         PERFORM dialoq.fail(60005, 'tick was called in a transaction that has written something, and would keep what is due from '
             'all others until its end; call it outside');
+    END IF;
+    -- Requests that are seen here: every transaction that may have written before them has a lower number than this one gets now. The
+    -- snapshot's xmax would not do: it may be the number of a transaction that runs.
+    v_requests := ARRAY(
+        SELECT n.recheck_id FROM dialoq.recheck_queue AS n WHERE n.after_xid IS NULL ORDER BY n.recheck_id LIMIT 10000);
+    SELECT t.is_turning, t.is_all INTO v_is_turning, v_is_all FROM dialoq.turn_generation(2000) AS t;
+    SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
+    IF v_is_turning AND v_is_all AND NOT v_is_manual THEN
+        RETURN QUERY SELECT 0, v_now + interval '50 ms', NULL::text, dialoq.current_time_utc(), false;
+        RETURN;
     END IF;
     FOREACH v_step IN ARRAY ARRAY['due', 'count', 'recheck'] LOOP
         BEGIN
@@ -46,16 +59,17 @@ BEGIN
     SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, v_top - v_did);
     v_did := v_did + v_jobs.did;
     v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_jobs.notices));
-    UPDATE dialoq.recheck_queue AS u SET after_xid = pg_snapshot_xmax(pg_current_snapshot())
-    WHERE u.recheck_id IN (
-        SELECT n.recheck_id FROM dialoq.recheck_queue AS n
-        WHERE n.after_xid IS NULL ORDER BY n.recheck_id LIMIT 10000 FOR UPDATE SKIP LOCKED);
+    IF cardinality(v_requests) > 0 THEN
+        UPDATE dialoq.recheck_queue AS u SET after_xid = pg_current_xact_id()
+        WHERE u.recheck_id IN (
+            SELECT n.recheck_id FROM dialoq.recheck_queue AS n
+            WHERE n.recheck_id = ANY (v_requests) AND n.after_xid IS NULL FOR UPDATE SKIP LOCKED);
+    END IF;
     DELETE FROM dialoq.done_unit AS d
     WHERE d.unit_id IN (
         SELECT o.unit_id FROM dialoq.done_unit AS o
         WHERE o.done_at < clock_timestamp() - interval '7 days' ORDER BY o.done_at LIMIT v_top FOR UPDATE SKIP LOCKED);
     PERFORM dialoq.forget_dead_processes();
-    SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
     SELECT min(e.due_at) INTO v_due FROM dialoq.conversation_endpoint AS e WHERE e.due_at > v_now;
     IF v_did >= v_top THEN
         v_due := v_now;
@@ -64,6 +78,9 @@ BEGIN
     ELSIF NOT v_is_manual AND EXISTS (SELECT FROM dialoq.receive_attempt) THEN
         -- Its host may die without a notice.
         v_due := least(v_due, v_now + interval '5 seconds');
+    END IF;
+    IF v_is_turning AND NOT v_is_manual THEN
+        v_due := least(v_due, v_now + interval '50 ms');
     END IF;
     v_due := least(v_due, v_jobs.due_at,
         (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at > v_now ORDER BY s.next_at LIMIT 1));

@@ -13,7 +13,9 @@ SELECT
         WHEN 2 THEN CASE e.state WHEN 'CO' THEN 'DI' ELSE e.state END
         ELSE e.state
     END AS state,
-    e.priority, e.lifetime, e.dialog_timer, e.security_timestamp, e.send_sequence, e.receive_sequence,
+    e.priority, e.lifetime, e.dialog_timer, e.security_timestamp,
+    coalesce((SELECT n.send_sequence FROM dialoq.send_counter AS n
+        WHERE n.endpoint_id = e.endpoint_id ORDER BY n.bucket DESC LIMIT 1), 0) AS send_sequence, e.receive_sequence,
     e.end_dialog_sequence, e.is_peer_known, e.is_system, e.is_quarantined, e.begun_at, e.rollbacks, e.retry_at
 FROM dialoq.conversation_endpoint AS e;
 

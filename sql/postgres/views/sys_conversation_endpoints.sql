@@ -20,7 +20,8 @@ SELECT
         ELSE coalesce(
             (SELECT min(t.sequence) FROM dialoq.transmission AS t
              WHERE t.endpoint_id = peer.endpoint_id AND NOT t.is_conversation_error),
-            peer.send_sequence)
+            (SELECT n.send_sequence FROM dialoq.send_counter AS n
+             WHERE n.endpoint_id = peer.endpoint_id ORDER BY n.bucket DESC LIMIT 1), 0)
     END AS receive_sequence,
     0 AS receive_sequence_frag, e.end_dialog_sequence, 0 AS system_sequence,
     NULL::bigint AS first_out_of_order_sequence, NULL::bigint AS last_out_of_order_sequence,
