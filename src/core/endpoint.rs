@@ -4,6 +4,7 @@ use super::change::{Change, DeliveryClass, EndpointRow, MessageRow};
 use super::effects::Effects;
 use super::get_transmission_status::Delay;
 use super::queuing_orders::QueuingOrders;
+use super::session::Overlay;
 use super::state::Core;
 use crate::catalog::body::Verdict;
 use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
@@ -95,6 +96,31 @@ impl Endpoint {
         self.rare_fields.as_ref().map_or(&[], |rare_fields| &rare_fields.system_rows)
     }
 
+    /// The rows before those in sequence that a session has not taken: timers and Errors, then redriven messages.
+    ///
+    /// A session takes redriven messages from the front, and none comes while it holds the group, so their number says which
+    /// are left. A search for each of them took 7 s in a transaction that received 3,000 redriven messages one by one.
+    pub(super) fn system_left<'e>(
+        &'e self,
+        overlay: Option<&'e Overlay>,
+    ) -> (impl Iterator<Item = &'e SystemRow>, &'e [SystemRow]) {
+        let rows = self.system_rows();
+        let (others, redriven) =
+            rows.split_at(rows.partition_point(|row| row.delivery_class != DeliveryClass::Sequenced));
+        let is_left = move |row: &&SystemRow| {
+            note_look();
+            overlay.is_none_or(|overlay| !overlay.taken_system.contains(&row.queuing_order))
+        };
+        let taken = overlay.map_or(0, |overlay| overlay.taken_redriven as usize);
+        (others.iter().filter(is_left), redriven.get(taken..).unwrap_or_default())
+    }
+
+    /// The oldest of these rows.
+    pub(super) fn oldest_system_left(&self, overlay: Option<&Overlay>) -> Option<u64> {
+        let (others, redriven) = self.system_left(overlay);
+        others.chain(redriven.first()).map(|row| row.queuing_order).min()
+    }
+
     pub(super) fn has_outbox(&self) -> bool {
         self.rare_fields.as_ref().is_some_and(|rare_fields| !rare_fields.outbox.is_empty())
     }
@@ -174,6 +200,18 @@ impl Endpoint {
             begun_at: self.begun_at,
         }
     }
+}
+
+/// Counts a row that is looked at, for the tests of bounds.
+pub(super) fn note_look() {
+    #[cfg(test)]
+    LOOKS.set(LOOKS.get() + 1);
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Rows before those in sequence that this thread has looked at.
+    pub(super) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 impl Core {

@@ -1,11 +1,12 @@
 //! RECEIVE and GET CONVERSATION GROUP (`docs/semantics.md`, "Order", "Levels" and "Locks").
 
-use super::change::Change;
+use super::change::{Change, DeliveryClass};
 use super::check::check_levels;
 use super::effects::{Effects, Taken};
+use super::endpoint::note_look;
 use super::execute::Checked;
 use super::group_lock::GroupKey;
-use super::session::{Op, Session};
+use super::session::{Op, Overlay, Session};
 use super::state::Core;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
@@ -106,9 +107,7 @@ impl Core {
     pub(super) fn conversations(&self, session: &Session, group: u32, only: Option<u32>) -> SmallVec<[u32; 2]> {
         let has_more = |place: u32| {
             let endpoint = &self.endpoints[place];
-            let taken = session
-                .overlay(place)
-                .map_or(0, |overlay| u64::from(overlay.taken.rows) + overlay.taken_system.len() as u64);
+            let taken = session.overlay(place).map_or(0, Overlay::taken_rows);
             !session.has_ended(place, endpoint) && !endpoint.is_quarantined && endpoint.waiting_rows() > taken
         };
         let stays = |place: u32| session.group_of(place, &self.endpoints[place]) == group;
@@ -144,12 +143,14 @@ impl Core {
             contract_id: endpoint.contract_id,
         };
         let mut system = SmallVec::new();
-        for waiting in endpoint.system_rows() {
-            let is_new = overlay.is_none_or(|overlay| !overlay.taken_system.contains(&waiting.queuing_order));
-            if is_new && (taken.len() as u64) < limit {
-                system.push(waiting.queuing_order);
-                taken.push(row(waiting.queuing_order, waiting.sequence));
-            }
+        let mut redriven = 0;
+        let (others, redriven_left) = endpoint.system_left(overlay);
+        let room = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(taken.len());
+        for waiting in others.chain(redriven_left).take(room) {
+            note_look();
+            system.push(waiting.queuing_order);
+            redriven += u32::from(waiting.delivery_class == DeliveryClass::Sequenced);
+            taken.push(row(waiting.queuing_order, waiting.sequence));
         }
         let before = overlay.map(|overlay| overlay.taken).unwrap_or_default();
         let mut after = before;
@@ -159,7 +160,7 @@ impl Core {
             let Some(order) = endpoint.rows.next(&mut after) else { break };
             taken.push(row(order, sequence));
         }
-        session.record(Op::Take { endpoint: place, rows: after.rows - before.rows, system, after });
+        session.record(Op::Take { endpoint: place, rows: after.rows - before.rows, system, redriven, after });
     }
 
     pub(super) fn apply_take(&mut self, place: u32, rows: u32, system: &[u64], effects: &mut Effects) {
@@ -175,7 +176,9 @@ impl Core {
             });
         };
         if !system.is_empty() {
-            endpoint.rare_fields_mut().system_rows.retain(|row| !system.contains(&row.queuing_order));
+            // They were taken in the order of the rows.
+            let mut next = system.iter().copied().peekable();
+            endpoint.rare_fields_mut().system_rows.retain(|row| next.next_if_eq(&row.queuing_order).is_none());
             system.iter().copied().for_each(&mut remove);
         }
         for _ in 0..rows {

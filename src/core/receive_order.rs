@@ -76,8 +76,7 @@ impl Core {
             let overlay = session.overlay(place);
             let mut taken = overlay.map(|overlay| overlay.taken).unwrap_or_default();
             let sequenced = endpoint.rows.next(&mut taken);
-            let system = endpoint.system_rows().iter().map(|row| row.queuing_order);
-            let system = system.filter(|order| overlay.is_none_or(|overlay| !overlay.taken_system.contains(order)));
+            let system = endpoint.oldest_system_left(overlay);
             let Some(oldest) = sequenced.into_iter().chain(system).min() else { continue };
             let rank = Rank::new(endpoint.priority, oldest);
             best = Some(best.map_or(rank, |best| Rank {
@@ -152,7 +151,7 @@ pub(super) fn rank(endpoints: &Slab<Endpoint>, members: &[u32]) -> Option<Rank> 
             continue;
         }
         let sequenced = endpoint.rows.first();
-        let system = endpoint.system_rows().iter().map(|row| row.queuing_order).min();
+        let system = endpoint.oldest_system_left(None);
         let Some(oldest) = sequenced.into_iter().chain(system).min() else { continue };
         best = Some(match best {
             Some((level, order)) => (level.max(endpoint.priority), order.min(oldest)),

@@ -63,6 +63,8 @@ pub(super) enum Op {
         endpoint: u32,
         rows: u32,
         system: SmallVec<[u64; 2]>,
+        /// How many of `system`, at its end, are redriven messages.
+        redriven: u32,
         /// Where the session's next RECEIVE begins.
         after: Position,
     },
@@ -109,14 +111,23 @@ pub(super) enum Op {
 pub(super) struct Overlay {
     /// Sequenced rows taken from the front.
     pub(super) taken: Position,
-    /// System rows taken, by their order.
+    /// Timers and Errors taken, by their order.
     pub(super) taken_system: SmallVec<[u64; 2]>,
+    /// Redriven messages taken from the front.
+    pub(super) taken_redriven: u32,
     /// Whether it sent.
     pub(super) has_sent: bool,
     /// The endpoint_id of the endpoint that the session ended, in whatever form.
     pub(super) ended: Option<u64>,
     /// The group it was moved to.
     pub(super) group: Option<u32>,
+}
+
+impl Overlay {
+    /// How many rows of the endpoint it has taken.
+    pub(super) fn taken_rows(&self) -> u64 {
+        u64::from(self.taken.rows) + u64::from(self.taken_redriven) + self.taken_system.len() as u64
+    }
 }
 
 impl Session {
@@ -180,10 +191,11 @@ impl Session {
 fn show(overlays: &mut HashMap<u32, Overlay>, moved: &mut BTreeSet<(u32, u32)>, op: &Op) {
     match op {
         Op::Send { endpoint, .. } => overlays.entry(*endpoint).or_default().has_sent = true,
-        Op::Take { endpoint, system, after, .. } => {
+        Op::Take { endpoint, system, redriven, after, .. } => {
             let overlay = overlays.entry(*endpoint).or_default();
             overlay.taken = *after;
-            overlay.taken_system.extend_from_slice(system);
+            overlay.taken_system.extend_from_slice(&system[..system.len() - *redriven as usize]);
+            overlay.taken_redriven += redriven;
         }
         Op::End { endpoint, endpoint_id, .. } => overlays.entry(*endpoint).or_default().ended = Some(*endpoint_id),
         Op::Move { endpoint, group } => {

@@ -3,6 +3,8 @@
 use super::edges::{define, error_in, receive_in, targets_at};
 use super::*;
 use crate::Code;
+use crate::id::DeadLetterId;
+use crate::protocol::definition::{AfterRetries, RetryChange, RetryOptions};
 
 /// Sends one body on each of so many conversations in one commit; gives how many bodies were left to the store to
 /// check.
@@ -167,5 +169,53 @@ fn a_transaction_reads_each_message_of_a_conversation_a_few_times() {
     let read = read() - before;
     assert!((MESSAGES..=4 * MESSAGES).contains(&read), "{read} reads for {MESSAGES} messages");
     memory.rollback(session, NOW);
+    assert_recovers(&memory);
+}
+
+/// It took time in proportion to the third power of their number: 7 s for 3,000, under the lock of the store.
+#[test]
+fn a_transaction_looks_at_each_redriven_message_of_a_conversation_a_few_times() {
+    const MESSAGES: u64 = 300;
+    let mut memory = broker();
+    let policy =
+        RetryOptions { max_attempts: Some(1), then: Some(AfterRetries::DeadLetter), ..RetryOptions::default() };
+    let options = QueueOptions { retry: Some(RetryChange::Set(policy)), ..QueueOptions::default() };
+    define(&mut memory, Definition::AlterQueue { name: "qt".into(), options }).unwrap();
+    let handle = begin(&mut memory, "t", None);
+    memory.submit((0..MESSAGES).map(|_| send_verb(handle, "m", "x")).collect(), NOW).unwrap();
+    for _ in 0..MESSAGES {
+        let mut session = memory.core.begin_transaction();
+        memory.execute(&mut session, receive_verb("qt", Some(1)), NOW).unwrap().unwrap();
+        memory.rollback(session, NOW);
+    }
+    let letters: Vec<u64> = memory.core.dead_letters.keys().copied().collect();
+    assert_eq!(letters.len() as u64, MESSAGES);
+    for letter in letters {
+        memory.submit(vec![Verb::RedriveDeadLetter { letter: DeadLetterId(letter) }], NOW).unwrap();
+    }
+    let target = memory.endpoints().find(|row| !row.is_initiator).unwrap().handle;
+    memory.submit(vec![Verb::BeginConversationTimer { handle: target, timeout_seconds: 1 }], NOW).unwrap();
+    memory.tick(NOW.after_seconds(1));
+    memory.submit(vec![send_verb(handle, "m", "new")], NOW).unwrap();
+    let looks = || super::super::endpoint::LOOKS.get();
+    let before = looks();
+    let mut session = memory.core.begin_transaction();
+    let timer = received(memory.execute(&mut session, receive_verb("qt", Some(1)), NOW).unwrap().unwrap());
+    assert_eq!(timer[0].message_type_id, system::DIALOG_TIMER_ID);
+    let half = memory.core.savepoint(&session);
+    for undone in [true, false] {
+        for number in 0..=MESSAGES {
+            let found = memory.execute(&mut session, receive_verb("qt", Some(1)), NOW).unwrap().unwrap();
+            assert_eq!(received(found)[0].message_sequence_number, number);
+        }
+        if undone {
+            let mut effects = Effects::default();
+            memory.core.rollback_to(&mut session, half, &mut effects);
+        }
+    }
+    let looks = looks() - before;
+    assert!((2 * MESSAGES..=10 * MESSAGES).contains(&looks), "{looks} looks at {MESSAGES} messages");
+    memory.commit(session, NOW);
+    assert_eq!(memory.messages().count(), 0);
     assert_recovers(&memory);
 }
