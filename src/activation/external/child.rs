@@ -11,7 +11,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 
 /// The longest answer a program may give for one message, in bytes: that of the largest body, as base64 in JSON.
@@ -19,6 +19,10 @@ const LONGEST_ANSWER: usize = 96 << 20;
 
 /// How long a program may take to leave after its input has ended; then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Bytes of a program's standard error that are read, and written on, at a time. A write is handed to another thread: with
+/// pieces of 64 bytes, the room that an empty `Vec` asks for, a program could write 0.7 MB a second.
+const PIECE: usize = 64 * 1024;
 
 /// The last bytes of a program's standard error that its failure tells.
 const KEPT_ERRORS: usize = 2000;
@@ -84,20 +88,30 @@ impl UnreadOutput {
 }
 
 /// What a program wrote to its standard error.
-struct Complaint {
+struct Complaint<W> {
     /// Its end.
     kept: Vec<u8>,
     /// Where it would have gone without us. If its reader stalls, only the program waits, and no thread that drives tasks.
-    ours: tokio::io::Stderr,
+    ours: W,
 }
 
-impl Complaint {
-    fn new() -> Self {
-        Self { kept: Vec::new(), ours: tokio::io::stderr() }
+impl<W: AsyncWrite + Unpin> Complaint<W> {
+    fn new(ours: W) -> Self {
+        Self { kept: Vec::new(), ours }
+    }
+
+    /// Adds all that comes, up to its end.
+    async fn add_all(&mut self, mut from: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut piece = Vec::with_capacity(PIECE);
+        while from.read_buf(&mut piece).await? > 0 {
+            self.add(&piece).await;
+            piece.clear();
+        }
+        Ok(())
     }
 
     async fn add(&mut self, piece: &[u8]) {
-        self.kept.extend_from_slice(piece);
+        self.kept.extend_from_slice(&piece[piece.len().saturating_sub(KEPT_ERRORS)..]);
         let surplus = self.kept.len().saturating_sub(KEPT_ERRORS);
         self.kept.drain(..surplus);
         // A closed one is no failure of the program.
@@ -160,7 +174,7 @@ impl Child {
         let lost = |error: io::Error| failed(format!("program '{name}' cannot be talked to: {error}")).caused_by(error);
         let too_long = || failed(format!("program '{name}' answered with more than {LONGEST_ANSWER} bytes"));
         let mut text = Vec::new();
-        let mut complaint = Complaint::new();
+        let mut complaint = Complaint::new(tokio::io::stderr());
         let status = {
             let write = async move {
                 let written = pipe.write_all(&input).await;
@@ -179,13 +193,9 @@ impl Child {
                 Ok(())
             };
             let complain = async {
-                let Some(errors) = &mut errors else { return Ok(()) };
-                loop {
-                    let mut piece = Vec::new();
-                    if errors.read_buf(&mut piece).await.map_err(lost)? == 0 {
-                        return Ok(());
-                    }
-                    complaint.add(&piece).await;
+                match &mut errors {
+                    Some(errors) => complaint.add_all(errors).await.map_err(lost),
+                    None => Ok(()),
                 }
             };
             let mut talk = pin!(async { tokio::try_join!(write, read, complain) });
@@ -369,5 +379,53 @@ async fn take_rest<R: AsyncRead + Unpin>(output: &mut BufReader<R>, text: &mut V
     match tokio::time::timeout(PIPE_GRACE, output.read_to_end(text)).await {
         Ok(read) => read.map(drop),
         Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Poll};
+
+    /// Counts what is written to it.
+    #[derive(Default)]
+    struct Counted {
+        writes: usize,
+        bytes: usize,
+    }
+
+    impl AsyncWrite for Counted {
+        fn poll_write(
+            mut self: std::pin::Pin<&mut Self>,
+            _: &mut Context<'_>,
+            piece: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.writes += 1;
+            self.bytes += piece.len();
+            Poll::Ready(Ok(piece.len()))
+        }
+
+        fn poll_flush(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A program that wrote 200 MB to its standard error took five minutes.
+    #[tokio::test]
+    async fn a_program_that_complains_a_lot_is_written_on_in_large_pieces() {
+        let _limit = crate::testing::limit();
+        const BYTES: usize = 4 << 20;
+        let text: Vec<u8> = (0..BYTES).map(|place| b"abcdefgh"[place % 8]).collect();
+        let mut complaint = Complaint::new(Counted::default());
+        // The buffer of a pipe's reader, as in a running program.
+        complaint.add_all(&mut BufReader::new(&text[..])).await.unwrap();
+        let Counted { writes, bytes } = complaint.ours;
+        assert_eq!(bytes, BYTES, "nothing is left out");
+        assert!(writes <= BYTES / 4096, "{writes} writes");
+        assert_eq!(complaint.kept, &text[BYTES - KEPT_ERRORS..], "its end");
     }
 }
