@@ -112,6 +112,36 @@ async fn no_definition_of_the_user_reaches_the_tables_of_the_broker() {
     drop(open(&path));
 }
 
+/// The last two scripts of the schema are undone.
+#[tokio::test]
+async fn a_file_of_an_earlier_version_is_refused_to_readers_as_such_until_it_is_upgraded() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let mut statement = connection.prepare("select name from sqlite_schema where type = 'view'").unwrap();
+    let views: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    drop(statement);
+    for view in views {
+        connection.execute_batch(&format!("drop view \"{view}\"")).unwrap();
+    }
+    let undone = "drop table dialoq_dead_letter; alter table dialoq_service_queue drop column off_by; \
+                  alter table dialoq_service_queue drop column off_since; \
+                  alter table dialoq_service_queue drop column off_reason; pragma user_version = 6";
+    connection.execute_batch(undone).unwrap();
+    connection.close().unwrap();
+    let refused = SqliteStore::open_read_only(options(&path)).err().expect("it is refused");
+    assert_eq!(refused.code(), Code::SCHEMA_MISSING, "{refused}");
+    assert!(refused.message().contains("tables have version 6"), "{refused}");
+    let store = open(&path);
+    SqliteStore::open_read_only(options(&path)).unwrap();
+    store.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_foreign_key_that_another_program_made_is_reported_at_opening() {
     let _limit = crate::limit();

@@ -238,6 +238,25 @@ pub(super) fn identify(connection: &Connection, location: &Location) -> Result<b
     Ok(false)
 }
 
+/// Refuses a database of an earlier version to a connection that only reads: its tables lack what this version asks for.
+pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<()> {
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0));
+    let version = version.map_err(|error| storage(&format!("reading database '{}'", path.display()), error))?;
+    if version >= SCHEMA.len() as i32 {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::SCHEMA_MISSING,
+        format!(
+            "database '{}' was written by an earlier Dialoq: its tables have version {version}, this one reads {}. It is upgraded by \
+             the first program of this version that opens it for more than reading, such as 'dialoq apply'; keep a backup, \
+             because there is no way back",
+            path.display(),
+            SCHEMA.len()
+        ),
+    ))
+}
+
 /// Whether a script found its table or column.
 fn is_made_already(error: &rusqlite::Error) -> bool {
     let text = error.to_string();

@@ -45,6 +45,7 @@ impl ReadOnlyStore {
         if open::identify(connection, &Location::File(path.clone()))? {
             return Err(failure::damaged(format!("'{}' holds no tables", path.display())));
         }
+        open::check_version(connection, &path)?;
         let catalog = Arc::new(load::catalog(connection)?.0);
         let readers = Arc::new(Readers::new(path));
         readers.keep(reader);
