@@ -138,6 +138,37 @@ async fn a_file_that_was_replaced_is_refused_while_this_process_has_the_first_on
     assert_log_is_kept(&path, &store, handle, "another file was in its place").await;
 }
 
+/// Messages were acknowledged that no process could read, after a copy had been moved over the file or the file had been deleted.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_was_deleted_or_replaced_takes_nothing_more() {
+    let _limit = crate::limit();
+    for is_replaced in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("a.db"), folder.path().join("other"));
+        let (store, handle) = broker(&path).await;
+        std::fs::write(&other, "another file").unwrap();
+        if is_replaced {
+            std::fs::rename(&other, &path).unwrap();
+        } else {
+            std::fs::remove_file(&path).unwrap();
+        }
+        // The store looks each tenth of a second.
+        let refused = loop {
+            if let Err(refused) = store.submit(vec![send(handle, "lost")]).await {
+                break refused;
+            }
+        };
+        // The writer may find it before a caller does, whose refusal names the first failure then.
+        assert!([Code::STORE_IO, Code::STORE_POISONED].contains(&refused.code()), "{refused}");
+        assert!(refused.message().contains("has deleted database"), "{refused}");
+        let refused = store.submit(vec![send(handle, "lost")]).await.unwrap_err();
+        assert_eq!(refused.code(), Code::STORE_POISONED, "{refused}");
+        assert!(store.close().await.is_err(), "a close says that it is lost");
+        assert_eq!(path.exists(), is_replaced, "no file was made");
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_symbolic_link_in_the_place_of_the_owner_file_is_refused_and_not_followed() {

@@ -45,6 +45,10 @@ const BOARD_EVERY: Duration = Duration::from_secs(1);
 /// meanwhile. Longer in tests of this crate, which count repeated statements on a machine that runs others beside them.
 const REHEARSAL_HOLD: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 2 });
 
+/// How often a store that writes looks whether its file is still there: so long a batch may be acknowledged after the file was
+/// deleted. A look takes about a microsecond.
+const FILE_CHECK_EVERY: Duration = Duration::from_millis(100);
+
 /// The longest batch that a caller may run on its own thread.
 const SHORT_BATCH_NS: u64 = 1_000_000;
 
@@ -306,7 +310,10 @@ impl Engine {
             write.spare = batch;
             return;
         }
-        let filled = self.fill_batch(write, &mut batch, by_writer).and_then(|()| self.begin_for(write, &batch));
+        let filled = self
+            .check_file(write, started)
+            .and_then(|()| self.fill_batch(write, &mut batch, by_writer))
+            .and_then(|()| self.begin_for(write, &batch));
         match filled.and_then(|()| write.commit(&mut batch)) {
             Ok(sync) => {
                 self.note_times(sync, started.elapsed());
@@ -339,6 +346,19 @@ impl Engine {
                 }
                 done => return done.map_err(writing),
             }
+        }
+    }
+
+    /// Fails if the file was deleted or replaced: what is written to it is lost once it is closed.
+    fn check_file(&self, write: &mut WriteSide, now: Instant) -> Result<()> {
+        if self.readers.is_none() || now.saturating_duration_since(write.file_checked) < FILE_CHECK_EVERY {
+            return Ok(());
+        }
+        write.file_checked = now;
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        match owner.as_ref().filter(|owner| owner.is_deleted()) {
+            Some(owner) => Err(owner.deleted()),
+            None => Ok(()),
         }
     }
 

@@ -144,6 +144,7 @@ impl SqliteStore {
             recent_jobs: RefCell::default(),
             board_version: 0,
             board_written: engine::long_ago(),
+            file_checked: engine::long_ago(),
             is_shut: false,
         };
         let mut repairs = Vec::new();

@@ -116,6 +116,8 @@ pub(super) struct Owner {
     /// Dropped with the owner, so after every connection.
     _held: Held,
     key: FileKey,
+    /// The file had a link when it was locked: some file systems count none.
+    has_link_count: bool,
     /// The lock file next to the database, with the process id.
     note: Option<File>,
 }
@@ -136,7 +138,26 @@ impl Owner {
         }
         let key = lock_file(&mut entries, database)?;
         let held = Held::of(database, key.clone()).inspect_err(|_| give_up(&mut entries, &key))?;
-        Ok(Self { database: database.to_owned(), _held: held, key, note: None })
+        let has_link_count = has_links(&entries, &key) == Some(true);
+        Ok(Self { database: database.to_owned(), _held: held, key, has_link_count, note: None })
+    }
+
+    /// Whether the file has no name any more: another program has deleted it, or put another file in its place. A file that was
+    /// only renamed, or whose folder was, has one.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.has_link_count && has_links(&entries(), &self.key) == Some(false)
+    }
+
+    /// 60018: the file was deleted.
+    pub(super) fn deleted(&self) -> Error {
+        Error::new(
+            Code::STORE_IO,
+            format!(
+                "another program has deleted database '{}', or put another file in its place, while this process had it open; \
+                 what was written since is lost. Close the broker before you replace its file, then open it again",
+                self.database.display()
+            ),
+        )
     }
 
     /// Writes this process's id into the lock file, for other processes, and whether they may work through it; again if
@@ -180,6 +201,20 @@ impl Drop for Owner {
             let _ = note.unlock();
         }
         give_up(&mut entries(), &self.key);
+    }
+}
+
+/// Whether a file that this process owns has a name; `None` where no descriptor of it is kept, or the system does not say it.
+fn has_links(entries: &[Entry], key: &FileKey) -> Option<bool> {
+    let entry = entries.iter().find(|entry| entry.is_owned && entry.key == *key)?;
+    let found = entry.descriptor.as_ref()?.metadata().ok()?;
+    #[cfg(unix)]
+    {
+        Some(std::os::unix::fs::MetadataExt::nlink(&found) > 0)
+    }
+    #[cfg(not(unix))]
+    {
+        found.is_file().then_some(true)
     }
 }
 
