@@ -4,6 +4,7 @@
 #[path = "../servers/called_by.rs"]
 mod called_by;
 mod features;
+mod frames;
 mod levels;
 mod paths;
 mod rooms;
