@@ -453,7 +453,8 @@ pub(crate) fn the_right_to_connect_keeps_a_member_out_of_another_database(store:
         let (place, rest) = user.rsplit_once(&here).unwrap();
         let there = format!("{place}{there}{rest}");
         Broker::open(&there).await.expect("nothing keeps it out").close().await.unwrap();
-        other.sql("DO $$ BEGIN EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC', current_database()); END $$");
+        other
+            .sql("DO $$ BEGIN EXECUTE format('REVOKE CONNECT ON DATABASE %I FROM PUBLIC', current_database()); END $$");
         assert_eq!(Broker::open(&there).await.unwrap_err().code(), Code::ACCESS_DENIED);
         Broker::open(&user).await.unwrap().close().await.unwrap();
     });
