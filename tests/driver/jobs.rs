@@ -213,6 +213,26 @@ pub(crate) fn jobs_pushed_into_a_queue_while_it_is_dropped_go_too(store: Store) 
     });
 }
 
+/// Comparing each job with each other one would take minutes: with 64 kB for a hash table there is no room for a hundred thousand ids.
+pub(crate) fn a_queue_of_many_jobs_is_dropped(store: Store) {
+    on(store, |broker, client, database| async move {
+        let settings =
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET work_mem = %L', current_database(), '64kB'); END $$";
+        client.batch_execute(settings).await.unwrap();
+        broker.close().await.unwrap();
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let fill = "INSERT INTO dialoq.job (job_id, queue_id, rank_from_top, take_order, state, level, pushed_at, job_type, pushed_by)
+            SELECT g, q.queue_id, 0, g, 1, 5, now(), '', '' FROM dialoq.work_queue AS q, generate_series(1, 100000) AS g";
+        client.batch_execute(fill).await.unwrap();
+        client.batch_execute("ANALYZE dialoq.job").await.unwrap();
+        broker.execute("DROP WORK QUEUE w").await.unwrap();
+        let left = client.query_one("SELECT count(*) FROM dialoq.job", &[]).await.unwrap();
+        assert_eq!(left.get::<_, i64>(0), 0);
+        broker.close().await.unwrap();
+    });
+}
+
 pub(crate) fn the_history_keeps_to_its_bounds(store: Store) {
     on(store, |broker, client, _| async move {
         broker.execute("CREATE WORK QUEUE w WITH HISTORY_ROWS = 100, HISTORY_SECONDS = 3600").await.unwrap();

@@ -74,6 +74,31 @@ pub(crate) fn a_stranger_keeps_no_job_of_a_dead_process(store: Store) {
     });
 }
 
+/// After an installation or a fall of the server the numbers of takings are reserved again, by a lock that a take keeps to its end.
+pub(crate) fn the_first_take_after_a_fall_of_the_server_holds_up_no_other(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        broker.push_job("w", "b").await.unwrap();
+        // Its tick reserves numbers.
+        broker.close().await.unwrap();
+        client.batch_execute("DELETE FROM dialoq.job_token_run").await.unwrap();
+        let before: i64 = client.query_one("SELECT mark FROM dialoq.job_token_mark", &[]).await.unwrap().get(0);
+        let open = client.transaction().await.unwrap();
+        let take = "SELECT token FROM dialoq.take_jobs('w', p_has_lease => true)";
+        let first: i64 = open.query_one(take, &[]).await.unwrap().get(0);
+        let other = connect(database.url()).await;
+        let second = tokio::time::timeout(SOON, other.query_one(take, &[]));
+        let second: i64 = second.await.expect("the open transaction holds it up").unwrap().get(0);
+        assert!(before < first && first < second, "{before} {first} {second}");
+        open.rollback().await.unwrap();
+        let broker = Broker::open(database.url()).await.unwrap();
+        let third = broker.take_jobs("w").await.unwrap();
+        assert!(third[0].taken.token > second.cast_unsigned(), "{third:?} {second}");
+        broker.close().await.unwrap();
+    });
+}
+
 /// The backend of a call whose connection was lost may commit after the transaction of the caller has ended.
 pub(crate) fn a_claim_that_commits_after_its_transaction_goes_back(store: Store) {
     on(store, |broker, client, _| async move {

@@ -132,6 +132,7 @@ fn main() -> ExitCode {
             a_member_that_frees_its_locks_stops_no_receive;
         Postgres jobs: a_job_of_an_enlisted_transaction_comes_back_uncounted
             a_reader_of_another_process_is_woken_by_an_enlisted_push plain_sql_has_the_same_verbs
+            a_queue_of_many_jobs_is_dropped
             the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_process_that_lost_the_connection_of_its_presence_keeps_its_jobs
             a_transaction_whose_connection_is_lost_is_a_failed_attempt a_claim_whose_answer_was_lost_goes_back
@@ -145,6 +146,7 @@ fn main() -> ExitCode {
             no_reader_of_many_goes_away_empty_while_jobs_are_ready
             a_take_beside_a_transaction_that_stays_open_is_refused_or_waits;
         Postgres jobs_locks: locks_of_a_stranger_stop_no_work_queue a_stranger_keeps_no_job_of_a_dead_process
+            the_first_take_after_a_fall_of_the_server_holds_up_no_other
             a_claim_that_commits_after_its_transaction_goes_back a_take_that_stays_open_keeps_no_job_of_another
             a_unique_key_of_a_job_that_is_there_is_answered_at_once a_dropped_queue_of_a_restored_copy_is_cleared
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it

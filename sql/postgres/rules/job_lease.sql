@@ -36,8 +36,23 @@ BEGIN
     SELECT r.mark - s.last_value INTO v_ahead FROM dialoq.job_token_run AS r, dialoq.next_job_token AS s;
     IF v_ahead > 1000000 THEN
         RETURN;
-    ELSIF v_ahead IS NOT NULL AND NOT dialoq.is_client_call() THEN
-        -- A transaction of plain SQL may stay open. Its own commit brings its tokens to the disk.
+    ELSIF NOT dialoq.is_client_call() THEN
+        -- A transaction of plain SQL may stay open: the lock of the mark would stop every take of every queue until its end. Its own
+        -- commit brings its tokens to the disk, so they need not be below the mark. They must be above all that were given before
+        -- the server fell. A sequence goes on although its transaction is rolled back, and the end of the block frees the lock.
+        IF v_ahead IS NULL AND (SELECT s.last_value FROM dialoq.next_job_token AS s) < (SELECT m.mark FROM dialoq.job_token_mark AS m) THEN
+            BEGIN
+                SELECT m.mark INTO v_mark FROM dialoq.job_token_mark AS m FOR UPDATE;
+                SELECT s.last_value INTO v_last FROM dialoq.next_job_token AS s;
+                -- Another session may have done it meanwhile.
+                IF v_last < v_mark AND NOT EXISTS (SELECT FROM dialoq.job_token_run) THEN
+                    v_last := setval('dialoq.next_job_token', v_mark);
+                END IF;
+                RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
+            EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
+                NULL;
+            END;
+        END IF;
         PERFORM dialoq.commit_durably();
         RETURN;
     END IF;

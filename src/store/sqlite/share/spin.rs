@@ -271,6 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_owner_whose_guest_is_silent_stops_polling() {
+        let _limit = crate::testing::limit();
         let turns = Turns::with(Duration::from_millis(50));
         if !has_spare_core() {
             return;
