@@ -7,7 +7,7 @@ use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
 use dialoq::protocol::definition::TakingTechnique;
 use dialoq::work::{JobFilter, TakenJob, WorkQueue};
-use dialoq::{Act, Code};
+use dialoq::{Act, Broker, Code};
 use std::time::Duration;
 
 const W: WorkQueue<String> = WorkQueue::text("w");
