@@ -7,7 +7,10 @@
 -- client of an earlier version marks no call, and says 1.
 CREATE OR REPLACE FUNCTION dialoq.is_client_call() RETURNS boolean
 LANGUAGE sql AS $$
-    SELECT CASE current_setting('dialoq.client', true) WHEN 'marked' THEN right(current_query(), 12) = '/* client */' WHEN '1' THEN true
+    SELECT CASE current_setting('dialoq.client', true)
+        -- While a deferred trigger runs at the end of a transaction, there may be no query.
+        WHEN 'marked' THEN coalesce(right(current_query(), 12) = '/* client */', false)
+        WHEN '1' THEN true
         ELSE false END
 $$;
 
