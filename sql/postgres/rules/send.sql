@@ -116,7 +116,7 @@ BEGIN
     RETURN v_sequence;
 END $$;
 
--- Writes the row of the counter anew, with the same count, after a change of the endpoint. A batch of SENDs reads an endpoint before
+-- Writes the row of the counter again, with the same count, after a change of the endpoint. A batch of SENDs reads an endpoint before
 -- its lock, and starts over if the place of its counter has changed.
 CREATE OR REPLACE FUNCTION dialoq.touch_counter(p_endpoint_id bigint) RETURNS void
 LANGUAGE plpgsql AS $$
