@@ -435,7 +435,8 @@ impl Client {
             // The task meets an error, or the end, again.
             match socket.try_read(arrived.room()) {
                 Ok(1..) => {
-                    if self.take_frames(&mut arrived).is_err() {
+                    // A flood of reports holds this thread up no longer than an answer may.
+                    if self.take_frames(&mut arrived).is_err() || Instant::now() >= until {
                         return;
                     }
                 }
