@@ -42,7 +42,7 @@ END
 $$;
 
 CREATE FUNCTION dialoq.delete_work_queue(p_queue_id integer)
-RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_nestloop = off AS $$
 DECLARE
     v_held bigint;
     v_schedule text;
@@ -57,7 +57,7 @@ BEGIN
     DELETE FROM dialoq.work_queue AS q WHERE q.queue_id = p_queue_id;
     SELECT j.job_id INTO v_held FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.holder IS NOT NULL LIMIT 1;
     IF v_held IS NULL THEN
-        -- A join: with NOT IN the server compares each job with each other one if they do not fit into work_mem, and a queue of
+        -- A join by hash, also where the statistics are older than the jobs: with NOT IN the server compares each job with each other one if they do not fit into work_mem, and a queue of
         -- 200,000 jobs was not dropped after five minutes.
         WITH free AS MATERIALIZED (
             SELECT f.job_id FROM dialoq.job AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED)
