@@ -87,6 +87,10 @@ async fn generations(client: &Client) -> (i64, i64) {
     (row.get(0), row.get(1))
 }
 
+async fn recheck_requests(client: &Client) -> i64 {
+    client.query_one("SELECT count(*) FROM dialoq.recheck_queue", &[]).await.unwrap().get(0)
+}
+
 /// The conversations of table `handle`, each with a message through it.
 async fn prepare(broker: &Broker, client: &Client) {
     client
@@ -227,12 +231,13 @@ pub(crate) fn a_recheck_waits_for_the_transaction_with_the_latest_number(store: 
             client.batch_execute(age).await.unwrap();
             client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
         }
-        let left: i64 = client.query_one("SELECT count(*) FROM dialoq.recheck_queue", &[]).await.unwrap().get(0);
-        assert_eq!(left, 1, "the recheck is over before the transaction that it is for");
+        assert_eq!(recheck_requests(&client).await, 1, "the recheck is over before the transaction that it is for");
         sender.batch_execute("COMMIT").await.unwrap();
-        client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
-        let left: i64 = client.query_one("SELECT count(*) FROM dialoq.recheck_queue", &[]).await.unwrap().get(0);
-        assert_eq!(left, 0);
+        // The recheck also waits for transactions of other databases of the server: numbers belong to the server.
+        while recheck_requests(&client).await > 0 {
+            client.batch_execute(age).await.unwrap();
+            client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+        }
         assert_eq!(client.query("SELECT * FROM dialoq.receive('server', 1)", &[]).await.unwrap().len(), 1);
     });
 }
