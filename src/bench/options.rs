@@ -43,8 +43,10 @@ pub(crate) struct Options {
     pub round_length: Duration,
     /// Messages in the deepest backlog, and conversations in the largest crowd; smaller backlogs are in proportion.
     pub largest: usize,
-    /// On a server: how long the constant load lasts; a third of it with a reader that holds an old snapshot.
+    /// On a server: how long the constant load lasts; three quarters of it with a reader that holds an old snapshot.
     pub load_length: Duration,
+    /// On a server: messages a second of the constant load, instead of half of what goes through at most.
+    pub load_per_s: Option<f64>,
     /// On a server: how long the idle system is watched.
     pub idle_length: Duration,
 }
@@ -61,6 +63,7 @@ impl Options {
             round_length: Duration::from_secs(1),
             largest: MILLION,
             load_length: Duration::from_secs(60),
+            load_per_s: None,
             idle_length: Duration::from_secs(60),
         }
     }
@@ -186,7 +189,7 @@ pub(crate) enum Workload {
     WakeUp,
     /// On a server: what a hundred waiting receivers cost it.
     Idle,
-    /// On a server: constant load, for a third of the time with a reader that holds an old snapshot.
+    /// On a server: constant load, for three quarters of the time with a reader that holds an old snapshot.
     Load,
     /// On a server: full rates before an old snapshot, and after full load under it for as long as the constant load lasts.
     OldSnapshot,

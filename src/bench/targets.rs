@@ -110,6 +110,7 @@ impl Report {
         let wake_bound = if is_postgres { 3.0 } else { 100.0 };
         let per_receiver = figure(IDLE).zip(figure(IDLE_EMPTY)).map(|(full, empty)| (full - empty) / 100.0);
         let (growth, pace) = (self.growth_after_reader(), self.pace_after_reader());
+        let (pace_under, p99_under) = self.end_of_reader().unzip();
         let held = self.results.iter().filter(|row| row.workload.contains("_under_old_snapshot"));
         let held = held.filter_map(|row| row.ratio).min_by(f64::total_cmp);
         let promised = [
@@ -118,16 +119,28 @@ impl Report {
             ("both at once, 64+64 callers", 3.0, "times the same table queue", ratio("both")),
             ("receive at 1,000,000 waiting", 0.8, "of the rate at 10,000", deep),
             ("every rate under an old snapshot", 0.5, "of that before it", held),
+            ("constant load: throughput at the end of the old snapshot", 0.95, "of that before it", pace_under),
             ("constant load: throughput after the old snapshot", 0.8, "of that before it", pace),
         ];
         let bounded = [
             ("wake-up, send to receive, idle system, p50", wake_bound, "ms", figure(WAKE_UP_OTHER)),
             ("idle, statements per waiting receiver", 0.1, "a minute", per_receiver),
             ("constant load: size of the tables at the end", 1.25, "times that when the old snapshot ended", growth),
+            ("constant load: end to end at the end of the old snapshot, p99", 25.0, "ms", p99_under),
             ("send beside hostile XML, p99", 3.0, "times alone", figure(HOSTILE_XML)),
             ("send beside hostile JSON, p99", 3.0, "times alone", figure(HOSTILE_JSON)),
         ];
         self.targets = Target::judged(&promised, &bounded);
+    }
+
+    /// In the last slices with the reader: the throughput over that before it, and the p99 in milliseconds.
+    fn end_of_reader(&self) -> Option<(f64, f64)> {
+        let first = self.curve.iter().position(|slice| slice.reader_holds_snapshot)?;
+        let last = self.curve.iter().rposition(|slice| slice.reader_holds_snapshot)?;
+        let (before, under) = (&self.curve[..first], &self.curve[first..=last]);
+        let end = &under[under.len() - before.len().min(under.len())..];
+        let per_s = |slice: &Slice| slice.per_s;
+        Some((middle(end, per_s)? / middle(before, per_s)?, middle(end, |slice| slice.p99_us)? / 1000.0))
     }
 
     /// The size at the end over that at the end of the reader; while a reader keeps an old snapshot, no row can be cleaned up.
@@ -139,14 +152,15 @@ impl Report {
     fn pace_after_reader(&self) -> Option<f64> {
         let first = self.curve.iter().position(|slice| slice.reader_holds_snapshot)?;
         let last = self.curve.iter().rposition(|slice| slice.reader_holds_snapshot)?;
-        Some(middle(&self.curve[last + 1..])? / middle(&self.curve[..first])?)
+        let per_s = |slice: &Slice| slice.per_s;
+        Some(middle(&self.curve[last + 1..], per_s)? / middle(&self.curve[..first], per_s)?)
     }
 }
 
-fn middle(slices: &[Slice]) -> Option<f64> {
-    let mut rates: Vec<f64> = slices.iter().map(|slice| slice.per_s).collect();
-    rates.sort_by(f64::total_cmp);
-    rates.get(rates.len() / 2).copied()
+fn middle(slices: &[Slice], of: impl Fn(&Slice) -> f64) -> Option<f64> {
+    let mut values: Vec<f64> = slices.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 #[cfg(test)]
@@ -173,15 +187,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn growth_after_the_end_of_the_snapshot_is_unbounded() {
+    async fn a_load_that_falls_under_the_snapshot_or_after_it_is_missed() {
         let _limit = crate::limit();
-        let held = || vec![slice(1.0, false, 1000.0, 10.0), slice(2.0, true, 900.0, 50.0)];
-        for (last, reached) in
-            [(slice(3.0, false, 990.0, 52.0), [true, true]), (slice(3.0, false, 700.0, 90.0), [false, false])]
-        {
-            let mut curve = held();
-            curve.push(last);
-            let mut report = report(curve);
+        let slow = Slice { p99_us: 25_001.0, ..slice(2.0, true, 900.0, 50.0) };
+        // The throughput under the snapshot and after it, the growth after it, the p99 under it.
+        for (under, after, reached) in [
+            (slice(2.0, true, 960.0, 50.0), slice(3.0, false, 990.0, 52.0), [true, true, true, true]),
+            (slice(2.0, true, 960.0, 50.0), slice(3.0, false, 700.0, 90.0), [true, false, false, true]),
+            (slow, slice(3.0, false, 990.0, 52.0), [false, true, true, false]),
+        ] {
+            let earlier = slice(1.5, true, 1000.0, 30.0);
+            let mut report = report(vec![slice(1.0, false, 1000.0, 10.0), earlier, under, after]);
             report.judge_server(true);
             let judged: Vec<_> = report.targets.iter().map(|target| target.reached).collect();
             assert_eq!(judged, reached);

@@ -30,7 +30,8 @@ Examples:
   dialoq bench work --quick                           orders of work queues side by side, in a minute
   dialoq bench work --db postgres://me@host/empty     orders and taking techniques
   dialoq bench --workload work --db postgres://me@host/empty   work queues beside rivals: by hand, River, graphile-worker
-  dialoq bench --db postgres://me@host/empty --minutes 30   a server, with half an hour of constant load")]
+  dialoq bench --db postgres://me@host/empty --minutes 30   a server, with half an hour of constant load
+  dialoq bench --db postgres://me@host/empty --workload load --minutes 40 --per-second 8000   half an hour under a snapshot")]
 pub(super) struct Bench {
     /// What to measure instead of the workloads.
     #[arg(value_name = "WHAT")]
@@ -62,6 +63,9 @@ pub(super) struct Bench {
     /// On a server: how long the constant load lasts [default: 1].
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u16).range(1..=1440))]
     minutes: Option<u16>,
+    /// On a server: messages a second of the constant load [default: half of what goes through at most].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    per_second: Option<u32>,
     /// Messages in the deepest backlog [default: 1000000].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
     backlog: Option<u32>,
@@ -136,11 +140,13 @@ impl Bench {
             [
                 (self.minutes.is_some(), "--minutes is for a server, which --db names"),
                 (self.in_use, "--in-use is for a server, which --db names"),
-                (false, ""),
+                (self.per_second.is_some(), "--per-second is for a server, which --db names"),
             ]
         };
-        let of_workloads = self.what.is_some() && (!self.workloads.is_empty() || self.minutes.is_some());
-        let misplaced = misplaced.into_iter().chain([(of_workloads, "bench work has no --workload and no --minutes")]);
+        let of_workloads = !self.workloads.is_empty() || self.minutes.is_some() || self.per_second.is_some();
+        let of_workloads = self.what.is_some() && of_workloads;
+        let misplaced =
+            misplaced.into_iter().chain([(of_workloads, "bench work has no --workload, --minutes, --per-second")]);
         match misplaced.into_iter().find(|(is_said, _)| *is_said) {
             Some((_, why)) => Err(Failure::input(why)),
             None => Ok(()),
@@ -170,6 +176,7 @@ impl Bench {
         }
         let minutes = self.minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
         options.load_length = minutes.unwrap_or(options.load_length);
+        options.load_per_s = self.per_second.map(f64::from);
         options.body_bytes = self.body_bytes.map_or(options.body_bytes, |bytes| bytes as usize);
         options.rounds = self.rounds.map_or(options.rounds, usize::from);
         options.round_length = self.round_length.unwrap_or(options.round_length);

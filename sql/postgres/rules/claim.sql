@@ -47,7 +47,7 @@ BEGIN
     FROM unnest(p_groups) AS u (id)
     CROSS JOIN LATERAL (
         SELECT r.ctid AS row FROM dialoq.ready_group AS r
-        WHERE r.conversation_group_id = u.id AND (r.conversation_group_id, r.generation) >= (u.id, g.floor)
+        WHERE r.conversation_group_id <= u.id AND (r.conversation_group_id, r.generation) >= (u.id, g.floor)
         FOR UPDATE SKIP LOCKED
     ) AS r;
     WITH claim AS MATERIALIZED (

@@ -47,7 +47,7 @@ BEGIN
     -- The others of the group can be received from again, once this transaction is over.
     FOR v_rest IN
         SELECT DISTINCT r.queue_id FROM dialoq.ready_group AS r
-        WHERE r.conversation_group_id = e.conversation_group_id
+        WHERE r.conversation_group_id <= e.conversation_group_id
             AND (r.conversation_group_id, r.generation) >= (e.conversation_group_id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))
     LOOP
         v_notices := concat_ws(' ', v_notices, 'q:' || v_rest.queue_id::text);

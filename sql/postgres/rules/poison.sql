@@ -28,7 +28,7 @@ BEGIN
             WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = k.delivery_class AND n.queuing_order >= (
                 -- As in group_rank.
                 SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
+                WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
             ORDER BY n.queuing_order LIMIT 1
         ) AS m
         WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id AND m.xid <> 0

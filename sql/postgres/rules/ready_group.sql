@@ -8,6 +8,9 @@
 -- * A row is written with a generation that is read in a statement that began after its transaction had its number
 --   (pg_current_xact_id). So, once every transaction that had a number when the latest generation was committed is over, no row of
 --   the generation before is added. A reader that only holds a snapshot has no number.
+-- * A search by group says (conversation_group_id, generation) >= (group, floor) AND conversation_group_id <= group, so it begins at that
+--   place of the index. If it said conversation_group_id = group, the server would begin at the group's first entry and pass over the dead
+--   ones; with generation >= floor alone beside it, the planner may choose the other index.
 -- * A search by rank reads the floor's generation and the next one. The floor may rise between the statement that reads it and the
 --   search: a search that finds nothing reads it again (has_floor_risen).
 
@@ -37,7 +40,7 @@ BEGIN
     SELECT n.floor, n.latest INTO g FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1;
     -- The sums keep the planner from the other index, which it may prefer while the table is small.
     PERFORM FROM dialoq.ready_group AS r
-    WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, g.floor)
+    WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, g.floor)
         AND r.queue_id + 0 = p_queue_id AND r.rank_from_top + 0 = 10 - p_priority AND r.oldest + 0 <= p_queuing_order
     LIMIT 1
     FOR KEY SHARE SKIP LOCKED;
@@ -66,13 +69,13 @@ BEGIN
     SELECT n.floor, n.latest INTO g FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1;
     v_held := ARRAY(
         SELECT r.ctid FROM dialoq.ready_group AS r
-        WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, g.floor)
+        WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, g.floor)
         FOR UPDATE SKIP LOCKED);
     FOR v_rank IN SELECT * FROM dialoq.group_ranks(ARRAY[p_group], p_are_right) LOOP
         v_is_ready := true;
         SELECT r.ctid INTO v_row
         FROM dialoq.ready_group AS r
-        WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, g.floor)
+        WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, g.floor)
             AND r.queue_id + 0 = v_rank.queue_id
             AND r.rank_from_top + 0 = v_rank.rank_from_top AND r.oldest + 0 = v_rank.oldest
         ORDER BY r.ctid = ANY (v_held) DESC
@@ -95,7 +98,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_rows tid[] := ARRAY(
         SELECT r.ctid FROM dialoq.ready_group AS r
-        WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))
+        WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))
             AND r.queue_id + 0 = p_queue_id AND r.rank_from_top + 0 = p_rank_from_top AND r.oldest + 0 = p_oldest
         FOR UPDATE SKIP LOCKED);
 BEGIN
@@ -113,7 +116,7 @@ CREATE OR REPLACE FUNCTION dialoq.oldest_row(p_group uuid, p_oldest bigint, p_fl
 LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT least(p_oldest, (
         SELECT min(r.oldest) FROM dialoq.ready_group AS r
-        WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, p_floor)))
+        WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, p_floor)))
 $$;
 
 -- Whether searches read many dead rows: those for the first groups of each queue, and for the rows of those groups. The server counts
@@ -142,7 +145,7 @@ BEGIN
         FROM unnest(v_groups[:20]) AS g (id)
         CROSS JOIN LATERAL (
             SELECT FROM dialoq.ready_group AS r
-            WHERE r.conversation_group_id = g.id AND (r.conversation_group_id, r.generation) >= (g.id, v_floor)
+            WHERE r.conversation_group_id <= g.id AND (r.conversation_group_id, r.generation) >= (g.id, v_floor)
             OFFSET 0
         ) AS r;
         IF pg_stat_get_xact_tuples_returned('dialoq.ready_group_group'::regclass) - v_before > 1000 + 2 * v_live THEN

@@ -16,7 +16,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_held tid[] := ARRAY(
         SELECT r.ctid FROM dialoq.ready_group AS r
-        WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))
+        WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))
         FOR UPDATE SKIP LOCKED);
     v_left bigint := least(p_limit, 1000000000000);
     v_retains boolean;
@@ -53,7 +53,7 @@ BEGIN
                 (SELECT m.ctid, m.delivery_class, m.queuing_order FROM dialoq.queue_message AS m
                 WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 0 AND m.queuing_order >= (
                     SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
-                    WHERE r.conversation_group_id = p_group
+                    WHERE r.conversation_group_id <= p_group
                         AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
                 ORDER BY m.queuing_order
                 LIMIT v_left + 1)

@@ -177,7 +177,7 @@ BEGIN
         SELECT e.endpoint_id, (10 - e.priority)::smallint AS rank_from_top, (
             -- No message of the group is older. Older ones that were received may stay for an old snapshot.
             SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
-            WHERE r.conversation_group_id = p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))) AS age
+            WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))) AS age
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
@@ -208,7 +208,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT c.*, CASE WHEN p_are_right THEN (
                     SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
-                    WHERE r.conversation_group_id = g.id AND (r.conversation_group_id, r.generation) >= (g.id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
+                    WHERE r.conversation_group_id <= g.id AND (r.conversation_group_id, r.generation) >= (g.id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
                 ELSE 0 END AS age
             FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = g.id OFFSET 0
         ) AS e

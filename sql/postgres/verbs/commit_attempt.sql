@@ -25,7 +25,7 @@ BEGIN
         -- Messages that came while the group was locked can be received from now on.
         IF EXISTS (
             SELECT FROM dialoq.ready_group AS r
-            WHERE r.conversation_group_id = v_row.conversation_group_id
+            WHERE r.conversation_group_id <= v_row.conversation_group_id
                 AND (r.conversation_group_id, r.generation) >= (v_row.conversation_group_id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
         THEN
             v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id::text);

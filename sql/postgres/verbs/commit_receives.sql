@@ -28,7 +28,7 @@ BEGIN
         IF v_row.group_id IS NOT NULL
             AND EXISTS (
                 SELECT FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = v_row.group_id
+                WHERE r.conversation_group_id <= v_row.group_id
                     AND (r.conversation_group_id, r.generation) >= (v_row.group_id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
         THEN
             v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id::text);

@@ -126,7 +126,7 @@ BEGIN
             INTO v_held, v_from, v_latest
             FROM (
                 SELECT r.ctid AS row FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = v_group AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)
+                WHERE r.conversation_group_id <= v_group AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)
                 FOR UPDATE SKIP LOCKED
             ) AS h;
             IF p_top = 1 THEN
@@ -242,7 +242,7 @@ BEGIN
                 WHERE e.conversation_group_id = v_group AND (v_only IS NULL OR e.endpoint_id = v_only)
                     AND NOT e.is_quarantined AND m.queuing_order >= (
                         SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
-                        WHERE r.conversation_group_id = v_group
+                        WHERE r.conversation_group_id <= v_group
                             AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)))
             OR NOT dialoq.try_lock_group(v_group)
         THEN

@@ -165,7 +165,7 @@ BEGIN
             FROM unnest(v_groups) AS g (id)
             CROSS JOIN LATERAL (
                 SELECT r.ctid AS place, r.oldest FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = g.id AND (r.conversation_group_id, r.generation) >= (g.id, v_floor)
+                WHERE r.conversation_group_id <= g.id AND (r.conversation_group_id, r.generation) >= (g.id, v_floor)
                     AND r.queue_id + 0 = v_queue_id AND r.rank_from_top + 0 = v_top
                 FOR UPDATE SKIP LOCKED
             ) AS r

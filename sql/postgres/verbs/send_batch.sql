@@ -169,13 +169,13 @@ BEGIN
             INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
             SELECT w.queue_id, p.rank_from_top, least(p.queuing_order, (
                     SELECT min(r.oldest) FROM dialoq.ready_group AS r
-                    WHERE r.conversation_group_id = p.group_id AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor))),
+                    WHERE r.conversation_group_id <= p.group_id AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor))),
                 p.group_id, v_latest
             FROM whole AS w
             CROSS JOIN plain AS p
             LEFT JOIN LATERAL (
                 SELECT true AS is_kept FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = p.group_id
+                WHERE r.conversation_group_id <= p.group_id
                     AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor) AND r.queue_id + 0 = w.queue_id
                     AND r.rank_from_top + 0 = p.rank_from_top AND r.oldest + 0 <= p.queuing_order
                 LIMIT 1
@@ -323,12 +323,12 @@ BEGIN
         INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
         SELECT a.queue_id, a.rank_from_top, least(a.oldest, (
                 SELECT min(r.oldest) FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = a.group_id AND (r.conversation_group_id, r.generation) >= (a.group_id, v_floor))),
+                WHERE r.conversation_group_id <= a.group_id AND (r.conversation_group_id, r.generation) >= (a.group_id, v_floor))),
             a.group_id, v_latest
         FROM arrived AS a
         LEFT JOIN LATERAL (
             SELECT true AS is_kept FROM dialoq.ready_group AS r
-            WHERE r.conversation_group_id = a.group_id
+            WHERE r.conversation_group_id <= a.group_id
                 AND (r.conversation_group_id, r.generation) >= (a.group_id, v_floor) AND r.queue_id + 0 = a.queue_id
                 AND r.rank_from_top + 0 = a.rank_from_top AND r.oldest + 0 <= a.oldest
             LIMIT 1

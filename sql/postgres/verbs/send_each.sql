@@ -193,14 +193,14 @@ BEGIN
             INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
             SELECT w.queue_id, c.rank_from_top, least(i.oldest, (
                     SELECT min(r.oldest) FROM dialoq.ready_group AS r
-                    WHERE r.conversation_group_id = c.group_id AND (r.conversation_group_id, r.generation) >= (c.group_id, v_floor))),
+                    WHERE r.conversation_group_id <= c.group_id AND (r.conversation_group_id, r.generation) >= (c.group_id, v_floor))),
                 c.group_id, v_latest
             FROM whole AS w
             CROSS JOIN (SELECT i.handle, min(i.queuing_order) AS oldest FROM item AS i GROUP BY i.handle) AS i
             JOIN conversation AS c ON c.handle = i.handle
             LEFT JOIN LATERAL (
                 SELECT true AS is_kept FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = c.group_id
+                WHERE r.conversation_group_id <= c.group_id
                     AND (r.conversation_group_id, r.generation) >= (c.group_id, v_floor) AND r.queue_id + 0 = w.queue_id
                     AND r.rank_from_top + 0 = c.rank_from_top AND r.oldest + 0 <= i.oldest
                 LIMIT 1

@@ -184,29 +184,31 @@ impl ServerBench<'_> {
         flow::through(senders, side.clone(), callers, length, Watch::All).await
     }
 
-    /// A constant load at half of what goes through at most, in slices: a third of them before, with and after a reader
-    /// that holds an old snapshot.
+    /// A constant load, in slices: an eighth of them before and after a reader that holds an old snapshot, the others with it.
     async fn load(&self, report: &mut Report) -> Result<()> {
-        let most = match report.results.iter().find(|row| row.workload == "both") {
-            Some(both) => both.per_s,
-            None => {
+        let both = report.results.iter().find(|row| row.workload == "both").map(|both| both.per_s);
+        let per_s = match (self.options.load_per_s, both) {
+            (Some(per_s), _) => per_s,
+            (None, Some(most)) => most / 2.0,
+            (None, None) => {
                 let round = self.through(&self.fixture.conversations, Pace::Closed, self.options.round_length).await?;
                 self.fixture.drain().await?;
-                round.rate()
+                round.rate() / 2.0
             }
         };
-        let slices = ((self.options.load_length.as_secs() / 10).clamp(1, 60) as usize * 3).max(3);
+        let eighth = (self.options.load_length.as_secs() / 40).clamp(1, 20) as usize;
+        let slices = 8 * eighth;
         let length = self.options.load_length / slices as u32;
         let start = Instant::now();
         let mut reader = None;
         for slice in 0..slices {
-            let holds = slice >= slices / 3 && slice < slices / 3 * 2;
+            let holds = (eighth..7 * eighth).contains(&slice);
             if holds && reader.is_none() {
                 reader = Some(OldReader::begin(self.server).await?);
             } else if !holds && let Some(reader) = reader.take() {
                 reader.end().await?;
             }
-            let round = self.through(&self.fixture.conversations, Pace::PerSecond(most / 2.0), length).await?;
+            let round = self.through(&self.fixture.conversations, Pace::PerSecond(per_s), length).await?;
             let sizes = match self.server.read(self.server.texts.sizes).await {
                 Ok(sizes) => Some(sizes),
                 Err(error) if self.server.is_postgres() => return Err(error),
