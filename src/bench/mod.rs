@@ -5,6 +5,7 @@
 //! bare SQLite for one caller alone. On a server the rival is a table queue written by hand. A figure without its rival,
 //! durability and machine says little, so a [`Report`] carries them all.
 
+mod cycle;
 mod embedded;
 mod flow;
 mod hostile;

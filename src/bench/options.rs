@@ -143,7 +143,8 @@ impl Options {
                 (&Workload::ALL[..], "the workload", right)
             }
             Site::Server { .. } => {
-                let right = "one of send, receive, both, tx, depth, wake-up, hostile, idle, load, old-snapshot, work";
+                let right =
+                    "one of send, receive, both, tx, cycle, depth, wake-up, hostile, idle, load, old-snapshot, work";
                 (&Workload::ON_SERVERS[..], "the workload on a server", right)
             }
         };
@@ -170,7 +171,7 @@ pub(crate) enum Workload {
     Both,
     /// 100 messages per transaction, 8 callers: send, and receive.
     Batch,
-    /// Begin, send, receive, reply, end, end.
+    /// Begin, send, receive, reply, receive, end, end: each committed by itself, and in three transactions.
     Cycle,
     /// Receiving from a queue that is 10,000, 100,000 and 1,000,000 messages deep.
     Depth,
@@ -191,7 +192,8 @@ pub(crate) enum Workload {
     Idle,
     /// On a server: constant load, for three quarters of the time with a reader that holds an old snapshot.
     Load,
-    /// On a server: full rates before an old snapshot, and after full load under it for as long as the constant load lasts.
+    /// On a server: full rates before an old snapshot, and after full load under it, messages and dialogs, for as long as the
+    /// constant load lasts.
     OldSnapshot,
 }
 
@@ -213,11 +215,12 @@ impl Workload {
     ];
 
     /// All on a server, in the order they run: the deep queue last, which leaves most behind.
-    pub(crate) const ON_SERVERS: [Self; 11] = [
+    pub(crate) const ON_SERVERS: [Self; 12] = [
         Self::Send,
         Self::Receive,
         Self::Both,
         Self::Tx,
+        Self::Cycle,
         Self::WakeUp,
         Self::Hostile,
         Self::Idle,

@@ -65,8 +65,8 @@ fn most_pages(messages: u64) -> u64 {
     120 + 50 * messages
 }
 
-/// What a long time under the snapshot leaves in the claim index: 8,000 dead rows of each group, below the floor. They fill some 50
-/// pages of the index by group.
+/// What a long time under the snapshot leaves: in the claim index 8,000 dead rows of each group, below the floor, in some 50 pages
+/// of the index by group; as many messages of dialogs that have ended; as many that waited in the transmission queue.
 const MANY_DEAD_ROWS: &str = "
     INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
     SELECT s.queue_id, 5, n.oldest, e.conversation_group_id, -n.oldest
@@ -74,7 +74,14 @@ const MANY_DEAD_ROWS: &str = "
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     CROSS JOIN generate_series(1, 8000) AS n (oldest)
     WHERE NOT e.is_initiator AND NOT e.is_system;
-    DELETE FROM dialoq.ready_group AS r WHERE r.generation < 0";
+    DELETE FROM dialoq.ready_group AS r WHERE r.generation < 0;
+    INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at)
+    SELECT -n.id, 0, 0, 2, gen_random_uuid(), now() FROM generate_series(1, 8000) AS n (id);
+    DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id < 0;
+    INSERT INTO dialoq.transmission (
+        endpoint_id, sequence, message_type_id, is_conversation_error, is_end_of_dialog, message_id, enqueued_at, priority, status)
+    SELECT -n.id, 0, 2, false, false, gen_random_uuid(), now(), 5, '' FROM generate_series(1, 8000) AS n (id);
+    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id < 0";
 
 async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();

@@ -21,6 +21,51 @@ LANGUAGE sql STABLE ROWS 1 AS $$
     WHERE m.endpoint_id = p_endpoint_id AND m.message_type_id IN (1, 2, 3)
 $$;
 
+-- Notes whether the question "is there any message of the system, or any in the transmission queue?" walks over dead rows. A batch asks
+-- it once, instead of reading those of each endpoint, which costs 5 us a message. While an old snapshot is held, the answer
+-- reads every such message since, some 0.2 us each: a minute of dialogs that end makes it slower than 64 endpoints.
+CREATE OR REPLACE FUNCTION dialoq.watch_dead_rows() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now CONSTANT timestamptz := clock_timestamp();
+    v_before bigint;
+    v_asks_each boolean;
+    g dialoq.ready_generation;
+BEGIN
+    SELECT * INTO g FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1;
+    IF g.asks_next_at > v_now THEN
+        RETURN;
+    END IF;
+    v_before := dialoq.dead_rows_read();
+    PERFORM WHERE EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3))
+        OR EXISTS (SELECT FROM dialoq.transmission);
+    v_asks_each := dialoq.dead_rows_read() - v_before > 200;
+    IF NOT v_asks_each AND NOT g.asks_each THEN
+        RETURN;
+    END IF;
+    PERFORM FROM dialoq.ready_generation AS n WHERE n.turn = g.turn FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    DELETE FROM dialoq.ready_generation AS n WHERE n.turn = g.turn;
+    g.turn := g.turn + 1;
+    g.asks_each := v_asks_each;
+    -- The question takes a hundredth of the time at most.
+    g.asks_next_at := CASE WHEN v_asks_each THEN v_now + greatest(interval '5 s', 100 * (clock_timestamp() - v_now)) ELSE '-infinity' END;
+    INSERT INTO dialoq.ready_generation VALUES (g.*);
+END $$;
+
+-- The rows that this session has read for that question.
+CREATE OR REPLACE FUNCTION dialoq.dead_rows_read() RETURNS bigint
+LANGUAGE sql AS $$
+    SELECT sum(pg_stat_get_xact_tuples_returned(r.id))
+    FROM (
+        VALUES ('dialoq.queue_message_system'::regclass::oid), ('dialoq.transmission'::regclass::oid)
+        UNION ALL
+        SELECT i.indexrelid FROM pg_index AS i WHERE i.indrelid = 'dialoq.transmission'::regclass
+    ) AS r (id)
+$$;
+
 -- Whether an endpoint has messages or due events that are not in its row yet.
 CREATE OR REPLACE FUNCTION dialoq.has_pending(p_endpoint dialoq.conversation_endpoint) RETURNS boolean
 LANGUAGE plpgsql AS $$

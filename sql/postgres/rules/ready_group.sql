@@ -224,6 +224,7 @@ BEGIN
     END IF;
     is_turning := g.latest > g.floor;
     DELETE FROM dialoq.ready_generation AS n WHERE n.turn = g.turn;
-    INSERT INTO dialoq.ready_generation (turn, floor, latest, after_xid, moved, next_at, ticked_at)
-    VALUES (g.turn + 1, g.floor, g.latest, g.after_xid, g.moved, g.next_at, CASE WHEN is_all THEN g.ticked_at ELSE v_now END);
+    g.turn := g.turn + 1;
+    g.ticked_at := CASE WHEN is_all THEN g.ticked_at ELSE v_now END;
+    INSERT INTO dialoq.ready_generation VALUES (g.*);
 END $$;

@@ -23,6 +23,7 @@ DECLARE
     v_has_rollbacks boolean;
     v_xid xid8;
     v_floor bigint;
+    v_asks_each boolean;
     v_latest bigint;
     v_has_risen boolean;
     v_read bigint := pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass);
@@ -87,10 +88,10 @@ BEGIN
     END IF;
     SELECT q.queue_id, q.is_receive_enabled, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
         EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
-        ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id),
-        (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)
-    INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_services, v_floor
-    FROM dialoq.service_queue AS q CROSS JOIN dialoq.broker AS b
+        ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id), g.floor, g.asks_each
+    INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_services, v_floor, v_asks_each
+    FROM (SELECT n.floor, n.asks_each FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g
+    CROSS JOIN dialoq.service_queue AS q CROSS JOIN dialoq.broker AS b
     WHERE q.folded_name = lower(p_queue COLLATE "C");
     IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed'
         OR current_setting('transaction_read_only') = 'on'
@@ -212,7 +213,7 @@ BEGIN
                     ) AS q
                 ) AS m
                 WHERE c.is_plain AND c.endpoints = 1 AND m.row IS NOT NULL AND (
-                    NOT EXISTS (SELECT FROM dialoq.queue_message AS n WHERE n.message_type_id IN (1, 2, 3))
+                    NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS n WHERE n.message_type_id IN (1, 2, 3))
                     OR (SELECT f.message_type_id FROM dialoq.first_system(c.endpoint_id) AS f) IS NULL)
             ), gone AS MATERIALIZED (
                 -- Only the holder of a group's lock removes its messages, so a place is still that of its message.

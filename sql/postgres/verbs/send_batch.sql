@@ -19,6 +19,7 @@ DECLARE
     v_version bigint;
     v_is_enabled boolean;
     v_floor bigint;
+    v_asks_each boolean;
     v_latest bigint;
     v_keeps_locks boolean := coalesce(current_setting('dialoq.session_locks', true) = '1', false);
     -- By place: the endpoint of the handle, NULL if there is none, and what of it never changes.
@@ -77,17 +78,17 @@ BEGIN
     END IF;
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.
     PERFORM pg_current_xact_id();
-    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, b.catalog_version, g.floor, g.latest
-    INTO v_now, v_is_enabled, v_version, v_floor, v_latest
+    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, b.catalog_version, g.floor, g.latest, g.asks_each
+    INTO v_now, v_is_enabled, v_version, v_floor, v_latest, v_asks_each
     FROM dialoq.broker AS b
-    CROSS JOIN (SELECT n.floor, n.latest FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g;
+    CROSS JOIN (SELECT n.floor, n.latest, n.asks_each FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g;
     IF v_version <> p_catalog_version THEN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
     END IF;
     -- Most batches are of one service, one contract and one type, to one queue, and no message of them has to wait. Such a batch
     -- takes one statement, which costs a sixth less than the several below. It sends all messages or none. An endpoint may send
     -- and get messages while its effective_state (rules/endpoint.sql) is CO. The server reads once per batch whether any system
-    -- message is in a queue, and reads those of an endpoint only if there is one.
+    -- message is in a queue, and reads those of an endpoint only if there is one (or if watch_dead_rows says so).
     IF v_is_enabled AND '' = ALL (p_body_faults) AND p_message_type_names[1] = ALL (p_message_type_names) THEN
         WITH plain AS MATERIALIZED (
             SELECT h.place, e.*, s.*, p.*, pg_try_advisory_xact_lock(dialoq.group_key(e.own_group_id))
@@ -100,9 +101,9 @@ BEGIN
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_handle = h.handle AND NOT c.is_system AND c.state = 'CO'
                     AND (c.due_at IS NULL OR c.due_at > v_now)
-                    AND (NOT EXISTS (SELECT FROM dialoq.transmission)
+                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.transmission)
                         OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0))
-                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
                         SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
                 OFFSET 0
             ) AS e
@@ -113,7 +114,7 @@ BEGIN
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
                     AND NOT c.is_system
-                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
                         SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
                 OFFSET 0
             ) AS p
@@ -249,7 +250,7 @@ BEGIN
             FROM dialoq.conversation_endpoint AS c
             WHERE c.endpoint_id = i.endpoint_id AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > v_now)
                 AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
-                AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
                     SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
             OFFSET 0
         ) AS e
@@ -259,7 +260,7 @@ BEGIN
             FROM dialoq.conversation_endpoint AS c
             WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
                 AND NOT c.is_system
-                AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
                     SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
             OFFSET 0
         ) AS p

@@ -27,6 +27,7 @@ DECLARE
     v_now timestamptz;
     v_is_enabled boolean;
     v_floor bigint;
+    v_asks_each boolean;
     v_latest bigint;
     -- How many endpoints the short way has counted on, of how many.
     v_counted bigint;
@@ -90,10 +91,10 @@ BEGIN
     END IF;
     -- Most lists are of one service and one contract, to one queue, and no message of them has to wait. Such a list takes one
     -- statement, which reads each conversation once. It sends all messages or none. Its conditions are those of send_batch.
-    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, g.floor, g.latest
-    INTO v_now, v_is_enabled, v_floor, v_latest
+    SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, g.floor, g.latest, g.asks_each
+    INTO v_now, v_is_enabled, v_floor, v_latest, v_asks_each
     FROM dialoq.broker AS b
-    CROSS JOIN (SELECT n.floor, n.latest FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g;
+    CROSS JOIN (SELECT n.floor, n.latest, n.asks_each FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g;
     IF v_is_enabled THEN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
         WITH conversation AS MATERIALIZED (
@@ -109,9 +110,9 @@ BEGIN
                     -- It may have been moved before its lock was taken.
                     AND pg_try_advisory_xact_lock(dialoq.group_key(c.conversation_group_id))
                     AND (NOT v_keeps_locks OR pg_try_advisory_lock(dialoq.group_key(c.conversation_group_id)))
-                    AND (NOT EXISTS (SELECT FROM dialoq.transmission)
+                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.transmission)
                         OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0))
-                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
                         SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
                 OFFSET 0
             ) AS e
@@ -122,7 +123,7 @@ BEGIN
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
                     AND NOT c.is_system
-                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
                         SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
                 OFFSET 0
             ) AS p

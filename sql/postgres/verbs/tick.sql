@@ -37,6 +37,7 @@ BEGIN
     v_requests := ARRAY(
         SELECT n.recheck_id FROM dialoq.recheck_queue AS n WHERE n.after_xid IS NULL ORDER BY n.recheck_id LIMIT 10000);
     SELECT t.is_turning, t.is_all INTO v_is_turning, v_is_all FROM dialoq.turn_generation(2000) AS t;
+    PERFORM dialoq.watch_dead_rows();
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
     IF v_is_turning AND v_is_all AND NOT v_is_manual THEN
         RETURN QUERY SELECT 0, v_now + interval '50 ms', NULL::text, dialoq.current_time_utc(), false;

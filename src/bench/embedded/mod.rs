@@ -1,6 +1,5 @@
 //! The workloads of the embedded store, against a bare log, and against bare SQLite for one caller alone.
 
-mod cycle;
 mod flood;
 mod jobs;
 mod sizes;

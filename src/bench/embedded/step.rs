@@ -1,7 +1,7 @@
 //! The steps of a run: which workload, against which limit, in which order.
 
-use super::cycle::Cycle;
 use super::{jobs, sizes};
+use crate::bench::cycle::Cycle;
 use crate::bench::flow::{self, Bodies, Pace, Senders, Side, Watch};
 use crate::bench::load::{self, Round, median};
 use crate::bench::report::{Measured, Report};

@@ -3,6 +3,7 @@
 //! Broker and rival run in turn (A B A B), in one process, over the same driver with the same durability; the median round
 //! counts. The broker has one connection pool for all callers, the rival a connection for each.
 
+mod cycle;
 mod fixture;
 mod idle;
 mod old_snapshot;
@@ -90,6 +91,7 @@ async fn measure(
             Workload::Send => bench.send(report).await?,
             Workload::Receive => bench.receive(report).await?,
             Workload::Both => bench.both(report).await?,
+            Workload::Cycle => cycle::cycle(&bench, report).await?,
             Workload::WakeUp => idle::wake_up(options, server, fixture, report).await?,
             Workload::Hostile => bench.hostile(report).await?,
             Workload::Idle => idle::idle(options, server, fixture, report).await?,

@@ -1,9 +1,10 @@
 //! The full dialog cycle: begin, send, receive, reply, end, end.
 
-use crate::bench::flow::Bodies;
+use crate::bench::flow::{Bodies, Side};
 use crate::bench::load::Caller;
 use crate::bench::subject::{CLIENT, Class, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject, stalled};
 use dialoq::{Act, Batch, Broker, Message, Result};
+use std::sync::Arc;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -68,6 +69,22 @@ impl Caller for Cycle {
         match self.style {
             Style::AtOnce => self.at_once().await?,
             Style::InTx => self.in_tx().await?,
+        }
+        Ok(1)
+    }
+}
+
+/// What is left of a cycle without dialogs: a request and a reply through a side, each sent and received by itself.
+pub(in crate::bench) struct Exchange<S> {
+    pub(in crate::bench) side: Arc<S>,
+    pub(in crate::bench) bodies: Bodies,
+}
+
+impl<S: Side> Caller for Exchange<S> {
+    async fn call(&mut self) -> Result<u64> {
+        for _ in 0..2 {
+            self.side.send(vec![self.bodies.next()]).await?;
+            while self.side.receive(1, true).await?.is_empty() {}
         }
         Ok(1)
     }
