@@ -48,6 +48,7 @@ const VERBS: &[(u64, &str)] = &[
         CROSS JOIN LATERAL dialoq.commit_claims(c.groups, c.endpoints, c.orders, c.orders, array_fill(1, ARRAY[c.n])) AS t",
     ),
     (16, "SELECT * FROM dialoq.poll()"),
+    (16, "SELECT * FROM dialoq.tick()"),
 ];
 
 /// Conversations, and messages on each of them under the snapshot.
@@ -66,7 +67,7 @@ fn most_pages(messages: u64) -> u64 {
 }
 
 /// What a long time under the snapshot leaves: in the claim index 8,000 dead rows of each group, below the floor, in some 50 pages
-/// of the index by group; as many messages of dialogs that have ended; as many that waited in the transmission queue.
+/// of the index by group; as many messages of dialogs that have ended, that waited in the transmission queue, and requests of rechecks.
 const MANY_DEAD_ROWS: &str = "
     INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
     SELECT s.queue_id, 5, n.oldest, e.conversation_group_id, -n.oldest
@@ -81,7 +82,9 @@ const MANY_DEAD_ROWS: &str = "
     INSERT INTO dialoq.transmission (
         endpoint_id, sequence, message_type_id, is_conversation_error, is_end_of_dialog, message_id, enqueued_at, priority, status)
     SELECT -n.id, 0, 2, false, false, gen_random_uuid(), now(), 5, '' FROM generate_series(1, 8000) AS n (id);
-    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id < 0";
+    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id < 0;
+    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) SELECT -n.id, now() FROM generate_series(1, 8000) AS n (id);
+    DELETE FROM dialoq.recheck_queue AS u WHERE u.endpoint_id < 0";
 
 async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();

@@ -11,6 +11,8 @@
 -- * A search by group says (conversation_group_id, generation) >= (group, floor) AND conversation_group_id <= group, so it begins at that
 --   place of the index. If it said conversation_group_id = group, the server would begin at the group's first entry and pass over the dead
 --   ones; with generation >= floor alone beside it, the planner may choose the other index.
+-- * The same turns raise recheck_from, below which tick does not look for requests of rechecks: an id that was given out before the turn
+--   had its number belongs to a transaction that had one, and is there to be seen when all of those are over.
 -- * A search by rank reads the floor's generation and the next one. The floor may rise between the statement that reads it and the
 --   search: a search that finds nothing reads it again (has_floor_risen).
 
@@ -119,7 +121,14 @@ LANGUAGE sql STABLE ROWS 1 AS $$
         WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, p_floor)))
 $$;
 
--- Whether searches read many dead rows: those for the first groups of each queue, and for the rows of those groups. The server counts
+-- The lowest id that a row of recheck_queue may have. A row that was read before may give a lower one, which is as right.
+CREATE OR REPLACE FUNCTION dialoq.recheck_from() RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT g.recheck_from FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1
+$$;
+
+-- Whether searches read many dead rows: those for the first groups of each queue, for the rows of those groups, and for requests of
+-- rechecks. The server counts
 -- the entries of an index that a session reads; those that it knows to be dead for every session are not among them.
 CREATE OR REPLACE FUNCTION dialoq.reads_dead_rows() RETURNS boolean
 LANGUAGE plpgsql SET enable_sort = off SET enable_bitmapscan = off AS $$
@@ -131,6 +140,11 @@ DECLARE
     v_groups uuid[];
     v_seen integer := 0;
 BEGIN
+    v_before := pg_stat_get_xact_tuples_returned('dialoq.unsettled_pkey'::regclass);
+    PERFORM FROM dialoq.recheck_queue AS u WHERE u.recheck_id >= dialoq.recheck_from() ORDER BY u.recheck_id LIMIT 1;
+    IF pg_stat_get_xact_tuples_returned('dialoq.unsettled_pkey'::regclass) - v_before > 1000 THEN
+        RETURN true;
+    END IF;
     FOR v_queue_id IN SELECT q.queue_id FROM dialoq.service_queue AS q LOOP
         -- A broker may have thousands of queues.
         EXIT WHEN v_seen > 10000;
@@ -173,6 +187,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_now CONSTANT timestamptz := clock_timestamp();
     v_moved bigint;
+    v_last_recheck bigint;
     g dialoq.ready_generation;
 BEGIN
     is_turning := false;
@@ -181,6 +196,8 @@ BEGIN
     IF g.latest = g.floor AND (g.next_at > v_now OR NOT dialoq.reads_dead_rows()) THEN
         RETURN;
     END IF;
+    -- Before this transaction has its number.
+    SELECT s.last_value INTO v_last_recheck FROM dialoq.unsettled_unsettled_id_seq AS s;
     -- Another session is taking this step, or has taken it.
     PERFORM FROM dialoq.ready_generation AS n WHERE n.turn = g.turn FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -196,6 +213,7 @@ BEGIN
     ELSIF g.after_xid IS NULL THEN
         -- A number that was given out after the row was read. The snapshot's xmax may be that of a transaction that runs.
         g.after_xid := pg_current_xact_id();
+        g.recheck_to := v_last_recheck;
     -- In a restored copy the number may be one that this server has not given out yet: none of those transactions runs here.
     ELSIF g.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR g.after_xid > pg_snapshot_xmax(pg_current_snapshot()) THEN
         WITH old AS MATERIALIZED (
@@ -215,6 +233,9 @@ BEGIN
         -- A statement of its own: it sees every row that those transactions have left, and a row whose deletion is not committed.
         IF NOT EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.generation = g.floor) THEN
             g.floor := g.latest;
+            g.recheck_from := coalesce((
+                SELECT u.recheck_id FROM dialoq.recheck_queue AS u
+                WHERE u.recheck_id BETWEEN g.recheck_from AND g.recheck_to ORDER BY u.recheck_id LIMIT 1), g.recheck_to + 1);
             -- Moving takes some 10 us a row; so a tenth of the time at most.
             g.next_at := v_now + (g.moved + v_moved) * interval '100 us';
         END IF;

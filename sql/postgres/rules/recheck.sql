@@ -2,9 +2,11 @@
 -- before it could see that the endpoint has ended, moved or been erased. tick runs it.
 -- Takes, Gives, Errors, Locks: see each function
 
--- Requests a recheck of an endpoint.
+-- Requests a recheck of an endpoint. The transaction has a number before the request has an id (turn_generation).
 CREATE OR REPLACE FUNCTION dialoq.request_recheck(p_endpoint_id bigint) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_xid xid8 := pg_current_xact_id();
 BEGIN
     INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
 END $$;

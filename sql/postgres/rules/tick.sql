@@ -32,7 +32,7 @@ BEGIN
             SELECT u.endpoint_id, u.recheck_id AS id, NULL::uuid AS attempt_id FROM dialoq.recheck_queue AS u
             -- In a restored copy the number may be one that this server has not given out yet: none of those transactions runs here.
             WHERE (u.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR u.after_xid > pg_snapshot_xmax(pg_current_snapshot()))
-                AND u.noted_at < clock_timestamp() - interval '0.5 seconds'
+                AND u.noted_at < clock_timestamp() - interval '0.5 seconds' AND u.recheck_id >= dialoq.recheck_from()
             ORDER BY u.recheck_id
             LIMIT greatest(p_top, 0)
             FOR UPDATE SKIP LOCKED;

@@ -35,7 +35,8 @@ BEGIN
     -- Requests that are seen here: every transaction that may have written before them has a lower number than this one gets now. The
     -- snapshot's xmax would not do: it may be the number of a transaction that runs.
     v_requests := ARRAY(
-        SELECT n.recheck_id FROM dialoq.recheck_queue AS n WHERE n.after_xid IS NULL ORDER BY n.recheck_id LIMIT 10000);
+        SELECT n.recheck_id FROM dialoq.recheck_queue AS n WHERE n.after_xid IS NULL AND n.recheck_id >= dialoq.recheck_from()
+        ORDER BY n.recheck_id LIMIT 10000);
     SELECT t.is_turning, t.is_all INTO v_is_turning, v_is_all FROM dialoq.turn_generation(2000) AS t;
     PERFORM dialoq.watch_dead_rows();
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
@@ -74,7 +75,9 @@ BEGIN
     SELECT min(e.due_at) INTO v_due FROM dialoq.conversation_endpoint AS e WHERE e.due_at > v_now;
     IF v_did >= v_top THEN
         v_due := v_now;
-    ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (SELECT FROM dialoq.recheck_queue) THEN
+    ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (
+        SELECT FROM dialoq.recheck_queue AS u WHERE u.recheck_id >= dialoq.recheck_from())
+    THEN
         v_due := least(v_due, v_now + interval '1 second');
     ELSIF NOT v_is_manual AND EXISTS (SELECT FROM dialoq.receive_attempt) THEN
         -- Its host may die without a notice.

@@ -6,4 +6,8 @@ ALTER TABLE dialoq.ready_generation
     -- there is any: the answer would walk over many dead rows (rules/endpoint.sql, watch_dead_rows).
     ADD COLUMN asks_each boolean NOT NULL DEFAULT false,
     -- When that is looked at next.
-    ADD COLUMN asks_next_at timestamptz NOT NULL DEFAULT '-infinity';
+    ADD COLUMN asks_next_at timestamptz NOT NULL DEFAULT '-infinity',
+    -- No row of recheck_queue has a lower id, or may get one: the dead ones there cost nothing. In a turn of the generations, the
+    -- highest id that was given out when it began.
+    ADD COLUMN recheck_from bigint NOT NULL DEFAULT 0,
+    ADD COLUMN recheck_to bigint NOT NULL DEFAULT 0;
