@@ -252,3 +252,34 @@ async fn a_closed_broker_keeps_the_locks_of_other_connections_of_its_process() {
     drop(mine);
     drop(open(&path));
 }
+
+/// The log and its index have the name of the path. Once a file had been moved away and another one had got its name, the other one
+/// was read with the log of the first.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_gets_the_name_of_one_that_was_moved_away_is_not_read_with_its_log() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let [path, away, saved] = ["a.db", "away.db", "saved.db"].map(|name| folder.path().join(name));
+    let (store, handle) = broker(&path).await;
+    store.close().await.unwrap();
+    drop(store);
+    std::fs::copy(&path, &saved).unwrap();
+    let store = SqliteStore::open(options(&path)).unwrap();
+    store.submit(vec![send(handle, "acknowledged")]).await.unwrap();
+    std::fs::rename(&path, &away).unwrap();
+    std::fs::rename(&saved, &path).unwrap();
+    let refused = loop {
+        if let Err(refused) = store.submit(vec![send(handle, "in the file that was moved away")]).await {
+            break refused;
+        }
+    };
+    assert!(refused.message().contains("has deleted database"), "{refused}");
+    assert_eq!(std::fs::metadata(sibling(&path, "-wal")).unwrap().len(), 0, "the log of the other file");
+    drop(store);
+    let messages = |path: &Path| {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        connection.query_row("select count(*) from dialoq_queue_message", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert!(messages(&away) > messages(&path), "what was acknowledged is in the file that was moved away");
+}

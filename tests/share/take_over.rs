@@ -168,3 +168,54 @@ fn processes_find_the_owner_in_a_folder_that_was_renamed() {
         }
     });
 }
+
+#[test]
+fn the_owner_of_a_folder_that_was_moved_away_leaves_its_name_to_the_next_one() {
+    run(async || {
+        let folder = tempfile::TempDir::new().unwrap();
+        let [name, next, away] = ["name", "next", "away"].map(|name| folder.path().join(name));
+        for folder in [&name, &next] {
+            std::fs::create_dir(folder).unwrap();
+            let broker = Broker::open(&format!("sqlite:{}", folder.join("a.db").display())).await.unwrap();
+            broker.execute(DEFINITIONS).await.unwrap();
+            broker.close().await.unwrap();
+        }
+        let mut owner = Other::start(&name.join("a.db"), "own");
+        std::fs::rename(&name, &away).unwrap();
+        std::fs::rename(&next, &name).unwrap();
+        // Over the second after which the owner looks after its socket.
+        let started = std::time::Instant::now();
+        while started.elapsed() < std::time::Duration::from_millis(1500) && !name.join("a.db.socket").exists() {
+            tokio::task::yield_now().await;
+        }
+        let broker = Broker::open(&format!("sqlite:{}", name.join("a.db").display())).await.unwrap();
+        send(&broker, "by the name").await.unwrap();
+        broker.close().await.unwrap();
+        owner.kill();
+        let waiting = async |folder: &std::path::Path| {
+            let broker = Broker::open(&format!("sqlite:{}", folder.join("a.db").display())).await.unwrap();
+            let mut messages = 0;
+            while let Some(batch) = broker.receive("to").await.unwrap() {
+                messages += batch.messages().len();
+            }
+            messages
+        };
+        assert_eq!((waiting(&name).await, waiting(&away).await), (1, 0));
+    });
+}
+
+#[test]
+fn an_owner_whose_file_has_lost_its_name_to_another_file_is_not_worked_through() {
+    run(async || {
+        let place = Place::new();
+        place.defined().await.close().await.unwrap();
+        let [saved, away] = ["saved.db", "away.db"].map(|name| place.path.with_file_name(name));
+        std::fs::copy(&place.path, &saved).unwrap();
+        let _owner = Other::start(&place.path, "own");
+        std::fs::rename(&place.path, &away).unwrap();
+        std::fs::rename(&saved, &place.path).unwrap();
+        let error = Broker::open(&place.url()).await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_OWNED, "{error}");
+        assert!(error.message().contains("another file"), "{error}");
+    });
+}

@@ -356,10 +356,17 @@ impl Engine {
         }
         write.file_checked = now;
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        match owner.as_ref().filter(|owner| owner.is_deleted()) {
-            Some(owner) => Err(owner.deleted()),
-            None => Ok(()),
+        let Some(deleted) = owner.as_ref().filter(|owner| owner.is_deleted()).map(Owner::deleted) else {
+            return Ok(());
+        };
+        // The log has the name of the file that is there now, which would be read with it. All that was acknowledged goes into
+        // this one, which may have got another name.
+        write.roll_back();
+        let emptied = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
+        if let Err(error) = emptied {
+            tracing::warn!(%error, "the log of the file that was replaced could not be emptied; remove it before the new file is used");
         }
+        Err(deleted)
     }
 
     fn begin_for(&self, write: &WriteSide, batch: &Batch) -> Result<()> {
@@ -637,6 +644,12 @@ impl Engine {
             checkpoint.map_err(writing)?;
         }
         Ok(())
+    }
+
+    /// Whether the path by which other processes look for the file still names it.
+    pub(super) fn is_at_its_path(&self) -> bool {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        owner.as_ref().is_some_and(Owner::is_at_its_path)
     }
 
     /// Says in the lock file whether other processes may work through this one.

@@ -51,6 +51,18 @@ enum FileKey {
     Path(PathBuf),
 }
 
+impl FileKey {
+    /// As the lock file names it; nothing where files have no numbers.
+    fn noted(&self) -> String {
+        match self {
+            #[cfg(unix)]
+            Self::Inode(device, inode) => format!(" {device:x}:{inode:x}"),
+            #[cfg(not(unix))]
+            Self::Path(_) => String::new(),
+        }
+    }
+}
+
 /// A database file that this process owns, or whose descriptor must not be closed yet.
 #[derive(Debug)]
 struct Entry {
@@ -116,6 +128,8 @@ pub(super) struct Owner {
     /// Dropped with the owner, so after every connection.
     _held: Held,
     key: FileKey,
+    /// The folder of the path, which names the log too.
+    folder: Option<FileKey>,
     /// The file had a link when it was locked: some file systems count none.
     has_link_count: bool,
     /// The lock file next to the database, with the process id.
@@ -139,13 +153,24 @@ impl Owner {
         let key = lock_file(&mut entries, database)?;
         let held = Held::of(database, key.clone()).inspect_err(|_| give_up(&mut entries, &key))?;
         let has_link_count = has_links(&entries, &key) == Some(true);
-        Ok(Self { database: database.to_owned(), _held: held, key, has_link_count, note: None })
+        let folder = folder_of(database);
+        Ok(Self { database: database.to_owned(), _held: held, key, folder, has_link_count, note: None })
     }
 
-    /// Whether the file has no name any more: another program has deleted it, or put another file in its place. A file that was
-    /// only renamed, or whose folder was, has one.
+    /// Whether the path still names the file. It does not if another program has renamed the file or its folder.
+    pub(super) fn is_at_its_path(&self) -> bool {
+        existing_key(&self.database).is_ok_and(|key| key.as_ref() == Some(&self.key))
+    }
+
+    /// Whether the file has no name any more, or another file has its name: another program has deleted it, or put another file
+    /// in its place. The log beside that path belongs to this file, and the other one would be read with it. If its folder
+    /// was renamed, the log is still beside the file.
     pub(super) fn is_deleted(&self) -> bool {
-        self.has_link_count && has_links(&entries(), &self.key) == Some(false)
+        if self.has_link_count && has_links(&entries(), &self.key) == Some(false) {
+            return true;
+        }
+        let is_replaced = existing_key(&self.database).is_ok_and(|key| key.is_some_and(|key| key != self.key));
+        is_replaced && self.folder.is_some() && folder_of(&self.database) == self.folder
     }
 
     /// 60018: the file was deleted.
@@ -185,7 +210,7 @@ impl Owner {
             }
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let shared = if is_shared { " shared" } else { "" };
+        let shared = if is_shared { format!(" shared{}", self.key.noted()) } else { String::new() };
         let note = format!("pid {} since {since}{shared}\n", std::process::id());
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes())).map_err(failed)?;
         self.note = Some(file);
@@ -325,6 +350,11 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
+/// The folder of a path, if the system says which one it is.
+fn folder_of(database: &Path) -> Option<FileKey> {
+    existing_key(database.parent()?).ok()?
+}
+
 /// `None` if there is no such file.
 fn existing_key(database: &Path) -> std::io::Result<Option<FileKey>> {
     match std::fs::metadata(database) {
@@ -369,6 +399,16 @@ fn flags(flags: rustix::fs::OFlags) -> i32 {
 /// Whether the owner of the database lets other processes work through it, as far as the lock file says so.
 pub(super) fn is_shared(database: &Path) -> bool {
     read_note(database).split_whitespace().nth(4) == Some("shared")
+}
+
+/// Whether the lock file names another file than the one that is there: the owner has opened it by this path, and another
+/// program has put the other file in its place since.
+pub(super) fn is_of_another_file(database: &Path) -> bool {
+    let note = read_note(database);
+    match (note.split_whitespace().nth(5), existing_key(database)) {
+        (Some(noted), Ok(Some(key))) => noted != key.noted().trim_start(),
+        _ => false,
+    }
 }
 
 /// Whether the lock file names an owner: the one that has the file, or one that was killed.

@@ -112,8 +112,10 @@ pub(super) async fn run(
                 if owned.store.has_failed() {
                     return (End::Failed, connections);
                 }
-                // It was deleted, or could not be made before. In a folder that was renamed the old one still serves.
+                // It was deleted, or could not be made before. In a folder that was renamed the old one still serves; another
+                // folder of its name belongs to another owner.
                 if !listening.as_ref().is_some_and(Listening::is_current)
+                    && owned.store.engine.is_at_its_path()
                     && let Ok(again) = socket::listen(database)
                 {
                     if let Some(old) = &mut listening {

@@ -2,7 +2,7 @@
 
 use super::frame::{Greeting, VERSION};
 use crate::error::{Code, Error};
-use crate::store::sqlite::owner::Peer;
+use crate::store::sqlite::owner::{self, Peer};
 use crate::store::url::Durability;
 use interprocess::local_socket::tokio::{Listener, Stream, prelude::*};
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Name, ToFsName};
@@ -110,6 +110,15 @@ impl Listening {
     }
 }
 
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // The socket of another owner may have the name by now.
+        if !self.is_current() {
+            self.keep_file();
+        }
+    }
+}
+
 #[cfg(unix)]
 fn file_at(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
@@ -201,6 +210,10 @@ pub(super) async fn connect(database: &Path, durability: Durability) -> std::res
         _ => NoConnection::Absent,
     })?;
     check_peer(&stream, owner_of(database)).map_err(|_| refused(database, "its socket belongs to another user"))?;
+    if owner::is_of_another_file(database) {
+        let why = "it has another file open, which had this name before; end that process before you replace its file";
+        return Err(refused(database, why));
+    }
     let exchanged = timeout(GREETING_WAIT, async {
         (&mut &stream).write_all(&Greeting { version: VERSION, durability }.encode()).await?;
         let mut bytes = [0; Greeting::BYTES];
