@@ -247,3 +247,37 @@ fn an_owner_that_is_stopped_is_named_to_the_next_opener() {
         assert_eq!(received(&guest).await, ["goes on"]);
     });
 }
+
+/// A large answer is made on a thread of its own and written alone.
+#[test]
+fn large_and_small_answers_of_one_connection_arrive_whole() {
+    const ROWS: &str = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 40000) \
+                        select i, printf('%040d', i) as text from n";
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        let body = "b".repeat(3 << 20);
+        let reading = async {
+            for _ in 0..4 {
+                let tx = guest.begin().await.unwrap();
+                let rows = tx.query(ROWS, ()).await.unwrap().rows;
+                assert_eq!(rows.len(), 40_000);
+                assert_eq!(rows[39_999].get::<String>("text").unwrap(), format!("{:040}", 40_000));
+                tx.rollback().await.unwrap();
+            }
+        };
+        let receiving = async {
+            for _ in 0..4 {
+                send(&owner, &body).await.unwrap();
+                assert!(received(&guest).await == [body.as_str()], "the body is whole");
+            }
+        };
+        let asking = async {
+            for number in 0..500 {
+                assert!(!guest.unit_happened(uuid::Uuid::from_u128(number)).await.unwrap());
+            }
+        };
+        tokio::join!(reading, receiving, asking);
+    });
+}

@@ -181,6 +181,48 @@ pub(super) enum Answer {
     Holder(Option<Holder>),
 }
 
+/// An answer of more bytes is large: to make its frame takes a thread too long for the callers that wait for it meanwhile.
+const LARGE_BYTES: usize = 256 * 1024;
+/// What a value or a message counts besides its text or body.
+const VALUE_BYTES: usize = 16;
+
+impl Answer {
+    /// Whether its frame should be made on a thread of its own. Looks no further than needed.
+    pub(super) fn is_large(&self) -> bool {
+        match self {
+            Self::Rows(rows) => rows.is_large(),
+            Self::Outcomes(outcomes) => {
+                let length = |body: &Option<ByteBuf>| body.as_ref().map_or(0, |body| body.len());
+                let messages = outcomes.iter().flat_map(WireOutcome::messages);
+                let jobs = outcomes.iter().flat_map(WireOutcome::jobs);
+                exceed(messages.map(|row| length(&row.message_body)).chain(jobs.map(|row| length(&row.body))))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether the bytes of these values are those of a large answer.
+fn exceed(bytes: impl Iterator<Item = usize>) -> bool {
+    let mut left = LARGE_BYTES;
+    for bytes in bytes {
+        match left.checked_sub(bytes + VALUE_BYTES) {
+            Some(rest) => left = rest,
+            None => return true,
+        }
+    }
+    false
+}
+
+/// Whether these rows are a large answer.
+pub(super) fn are_large(rows: &SqlRows) -> bool {
+    exceed(rows.rows.iter().flat_map(|row| &row.values).map(|value| match value {
+        SqlValue::Text(text) => text.len(),
+        SqlValue::Blob(bytes) => bytes.len(),
+        _ => 0,
+    }))
+}
+
 /// The session that holds a lock, as the embedded store knows it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Holder {
@@ -302,6 +344,16 @@ pub(super) struct Rows {
     rows: Vec<Vec<Value>>,
 }
 
+impl Rows {
+    fn is_large(&self) -> bool {
+        exceed(self.rows.iter().flatten().map(|value| match value {
+            Value::Text(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+            _ => 0,
+        }))
+    }
+}
+
 impl From<SqlRows> for Rows {
     fn from(rows: SqlRows) -> Self {
         let values = |row: SqlRow| row.values.into_iter().map(Value::from).collect();
@@ -336,6 +388,16 @@ pub(super) enum WireOutcome {
     Pushed(Option<JobId>, bool),
     Jobs(Vec<WireJob>),
     Failed(JobState),
+}
+
+impl WireOutcome {
+    fn messages(&self) -> &[WireMessage] {
+        if let Self::Received(messages) = self { messages } else { &[] }
+    }
+
+    fn jobs(&self) -> &[WireJob] {
+        if let Self::Jobs(jobs) = self { jobs } else { &[] }
+    }
 }
 
 impl From<Outcome> for WireOutcome {

@@ -15,8 +15,8 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::Outcome;
 use crate::protocol::work::TakenJob;
 use crate::store::handover::{HoldsMessages, note_dropped};
-use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::owner::Peer;
+use crate::store::sqlite::{SqliteStore, blocking};
 use crate::store::url::Durability;
 use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts, Store, StoreTx};
 use interprocess::local_socket::tokio::Stream;
@@ -335,7 +335,7 @@ impl GuestSession {
                 // Cancelled in this moment.
                 return put_back(&answers.owned.store, answer);
             }
-            if let Some(unsent) = answers.try_answer(id, answer) {
+            if let Some(unsent) = answers.try_answer_apart(id, answer).await {
                 put_back(&answers.owned.store, Ok(unsent));
             }
             drop(room);
@@ -441,6 +441,15 @@ impl Answers {
         self.try_answer(id, answer);
     }
 
+    /// The same as [`Self::try_answer`], on a thread of its own if the answer is large: one thread serves all guests.
+    async fn try_answer_apart(&self, id: u64, answer: Result<Answer>) -> Option<Answer> {
+        if !answer.as_ref().is_ok_and(Answer::is_large) {
+            return self.try_answer(id, answer);
+        }
+        let answers = self.clone();
+        tokio::task::spawn_blocking(move || answers.try_answer(id, answer)).await.unwrap_or_default()
+    }
+
     /// Sends an answer. If it is longer than a frame may be, the guest gets an error, and the answer comes back.
     fn try_answer(&self, id: u64, answer: Result<Answer>) -> Option<Answer> {
         let definitions = self.owned.definitions();
@@ -511,7 +520,7 @@ async fn transaction(store: Arc<SqliteStore>, peer: Peer, mut steps: mpsc::Unbou
         // The store that closes is not the caller's: another process takes over, without this transaction.
         let answer =
             answer.map_err(|error| if error.code() == Code::STORE_CLOSED { super::owner_gone() } else { error });
-        if let Some(Answer::Outcomes(_)) = answers.try_answer(id, answer) {
+        if let Some(Answer::Outcomes(_)) = answers.try_answer_apart(id, answer).await {
             // The guest has not seen the messages, so it must not commit.
             tx = None;
         }
@@ -529,7 +538,10 @@ async fn run_step(mut open: Box<dyn StoreTx>, step: TxStep, home: &mut Option<Bo
         TxStep::Rollback { reason } => return open.rollback(reason).await.map(|()| Answer::Done),
         TxStep::Execute(verb) => open.execute(verb).await.map(|outcome| outcomes(vec![outcome])),
         TxStep::Sql(sql) => open.sql(sql.into()).await.map(Answer::Changed),
-        TxStep::Query(sql) => open.query(sql.into()).await.map(|rows| Answer::Rows(rows.into())),
+        TxStep::Query(sql) => match open.query(sql.into()).await {
+            Ok(rows) if frame::are_large(&rows) => blocking(move || Ok(Answer::Rows(rows.into()))).await,
+            rows => rows.map(|rows| Answer::Rows(rows.into())),
+        },
         TxStep::Claim(unit_id) => open.claim(unit_id).await.map(Answer::Happened),
         TxStep::Savepoint(name) => open.savepoint(&name).await.map(|()| Answer::Done),
         TxStep::RollbackTo(name) => open.rollback_to(&name).await.map(|()| Answer::Done),
@@ -559,7 +571,17 @@ async fn write(
             Some(report) = reports.recv() => frames.push(report),
         }
         for frame in frames.drain(..) {
-            bytes.extend_from_slice(&frame);
+            if frame.len() <= WRITE_BYTES {
+                bytes.extend_from_slice(&frame);
+                continue;
+            }
+            // To copy a large one would hold up the other guests.
+            for bytes in [&bytes, &frame] {
+                if (&mut &*stream).write_all(bytes).await.is_err() {
+                    return;
+                }
+            }
+            bytes.clear();
         }
         if (&mut &*stream).write_all(&bytes).await.is_err() {
             return;
