@@ -219,3 +219,21 @@ fn an_owner_whose_file_has_lost_its_name_to_another_file_is_not_worked_through()
         assert!(error.message().contains("another file"), "{error}");
     });
 }
+
+#[test]
+fn a_guest_takes_a_file_over_once_its_second_hard_link_is_gone() {
+    run(async || {
+        let place = Place::new();
+        place.defined().await.close().await.unwrap();
+        let mut owner = Other::start(&place.path, "own");
+        let guest = place.open().await;
+        let link = place.path.with_file_name("link.db");
+        std::fs::hard_link(&place.path, &link).unwrap();
+        owner.kill();
+        while send(&guest, "refused").await.unwrap_err().code() != Code::STORE_FOREIGN {}
+        std::fs::remove_file(&link).unwrap();
+        // It owns the file once it has tried again.
+        while send(&guest, "by itself").await.is_err() {}
+        assert_eq!(received(&guest).await, ["by itself"]);
+    });
+}

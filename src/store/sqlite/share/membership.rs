@@ -15,7 +15,7 @@ use super::{lock, unexpected};
 use crate::catalog::Catalog;
 use crate::core::Repair;
 use crate::error::{Code, Error, Result};
-use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, owner};
+use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, open, owner};
 use crate::store::{ReaderSlot, Store};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -354,6 +354,8 @@ impl Membership {
                 }
                 Err(error) => match error.code() {
                     Code::STORE_OWNED => error,
+                    // A second hard link may be removed again.
+                    Code::STORE_FOREIGN if open::check_links(&self.path).is_err() => return Err(Obstacle::Refused(error)),
                     Code::STORE_FOREIGN | Code::STORE_DAMAGED | Code::STORE_NEWER => return Err(Obstacle::Final(error)),
                     _ => return Err(Obstacle::Passing(error)),
                 },
