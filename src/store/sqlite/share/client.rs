@@ -3,9 +3,8 @@
 use super::connection::Connection;
 use super::frame::{self, Answer, Call, FrameBuffer, FromOwner, QueueNews, Readers, Request};
 use super::session::taken_jobs;
-use super::spin::Spin;
 #[cfg(unix)]
-use super::spin::{Polling, has_spare_core};
+use super::spin::{Polling, Spin, has_spare_core};
 use super::{blocking, lock, owner_gone, unexpected};
 use crate::catalog::{Catalog, fold_name};
 use crate::error::{Code, Error, Result};
@@ -18,8 +17,12 @@ use interprocess::local_socket::tokio::Stream;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+#[cfg(unix)]
+use std::sync::{MutexGuard, TryLockError};
+use std::time::Duration;
+#[cfg(unix)]
+use std::time::Instant;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 /// The shortest interval between two reports of this process's readers.
@@ -32,11 +35,14 @@ const IN_TX: u64 = 1 << 63;
 const LONE_AFTER: u32 = 8;
 /// How long a lone caller waits on its own thread, which may drive other tasks. An in-process caller writes on its own
 /// thread if a batch takes at most as long.
+#[cfg(unix)]
 const LONE_WAIT: Duration = Duration::from_millis(1);
 /// The longest time for which a lone caller polls for its answer. An answer takes 130 to 400 us on the disks of
 /// docs/performance.md; on one that takes longer the wake-up that polling saves hardly counts.
+#[cfg(unix)]
 const MOST_POLLING: Duration = Duration::from_micros(500);
 /// How long the task leaves the socket to a lone caller that reads from it.
+#[cfg(unix)]
 const LONE_READS: Duration = Duration::from_millis(1);
 
 /// A connection to the owner.
@@ -49,8 +55,10 @@ pub(super) struct Client {
     /// Calls in a row that were alone and answered soon.
     lone_calls: AtomicU32,
     /// Answers that a lone caller has waited for on its own thread.
+    #[cfg(unix)]
     lone_reads: AtomicU64,
     /// How long lone callers wait for their answers.
+    #[cfg(unix)]
     spin: Mutex<Spin>,
     watched: Mutex<HashSet<String>>,
     board: Arc<ActivityBoard>,
@@ -115,7 +123,9 @@ impl Client {
             waiting: Mutex::default(),
             last_id: AtomicU64::new(0),
             lone_calls: AtomicU32::new(0),
+            #[cfg(unix)]
             lone_reads: AtomicU64::new(0),
+            #[cfg(unix)]
             spin: Mutex::new(Spin::new(MOST_POLLING)),
             watched: Mutex::default(),
             board,
@@ -205,6 +215,7 @@ impl Client {
     }
 
     /// What has arrived, unless another thread reads.
+    #[cfg(unix)]
     fn try_arrived(&self) -> Option<MutexGuard<'_, FrameBuffer>> {
         match self.arrived.try_lock() {
             Ok(arrived) => Some(arrived),
