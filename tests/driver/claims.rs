@@ -390,3 +390,23 @@ pub(crate) fn a_claim_that_fails_in_the_server_holds_no_group(store: Store) {
         Ok(())
     });
 }
+
+/// Every role may share an advisory lock, also that of a claim, which the transaction then needs alone.
+pub(crate) fn a_stranger_that_shares_the_lock_of_a_claim_is_not_waited_for_without_end(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        let (tx, handle, _) = received(&scene.broker).await?;
+        let stranger = crate::jobs_locks::connect(&scene.database.login("")).await;
+        let share = "SELECT pg_advisory_lock_shared(l.classid::bigint << 32 | l.objid::bigint)
+            FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
+            WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.granted AND l.classid::bigint >> 16 = 17513";
+        assert_eq!(stranger.query(share, &[]).await.unwrap().len(), 1, "the group is claimed");
+        let refused = tx.send(handle, "Word", "b").await.unwrap_err();
+        assert_eq!(refused.code(), Code::STORE_OWNED, "{refused}");
+        assert!(tx.commit().await.is_err(), "it was rolled back");
+        drop(stranger);
+        let back = scene.another().await.receive("server").wait(SOON).await?.expect("the message is back");
+        assert_eq!(back.first().body(), b"a");
+        Ok(())
+    });
+}

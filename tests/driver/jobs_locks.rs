@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const W: WorkQueue<String> = WorkQueue::text("w");
 
-async fn connect(url: &str) -> Client {
+pub(crate) async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client

@@ -88,7 +88,8 @@ fn main() -> ExitCode {
             a_claim_that_grows_old_takes_no_connection_from_its_own_caller
             a_claim_goes_on_while_those_that_wait_for_it_hold_every_connection
             a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_way
-            a_claim_that_fails_in_the_server_holds_no_group;
+            a_claim_that_fails_in_the_server_holds_no_group
+            a_stranger_that_shares_the_lock_of_a_claim_is_not_waited_for_without_end;
         Postgres databases: implicit_casts_to_text_stop_no_verb a_database_of_another_encoding_is_refused;
         Postgres plans: no_plan_depends_on_statistics a_long_outbox_is_delivered_in_proportion_to_its_length;
         Postgres old_snapshots: no_verb_walks_over_the_rows_that_an_old_snapshot_keeps

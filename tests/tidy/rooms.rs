@@ -33,7 +33,8 @@ const ONLY_IN_CORE: &[(&str, &str)] = &[
 
 /// Claims of transactions (`Dialect::has_claims`) are for PostgreSQL alone: SQL Server has no lock that two sessions can hold
 /// while one hands it to the other.
-pub(crate) const CLAIMS: [&str; 5] = ["claim", "claim_batch", "commit_claims", "release_claims", "take_claim"];
+pub(crate) const CLAIMS: [&str; 6] =
+    ["claim", "claim_batch", "commit_claims", "hold_group", "release_claims", "take_claim"];
 
 /// The names of the files right in a folder.
 fn names(folder: &str, extension: &str) -> BTreeSet<String> {

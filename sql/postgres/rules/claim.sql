@@ -1,6 +1,7 @@
 -- Claims: messages that a transaction has been shown and has not taken yet. The claiming session holds the lock of the group in
 -- shared mode: no other session can lock the group, and the session of the transaction can take the lock over without a gap.
 -- Takes, Gives, Errors, Locks: see each function
+-- Called by: dialoq_user (hold_group)
 
 -- The key of the advisory lock on which sessions wait for a claim of a group to end.
 CREATE OR REPLACE FUNCTION dialoq.claim_key(p_group uuid) RETURNS bigint
@@ -20,6 +21,35 @@ BEGIN
         RETURN false;
     END IF;
     RETURN true;
+END $$;
+
+-- Waits for the lock of a group that this transaction shares with a claim that was released, until it has the lock alone. A session
+-- that shares a lock gets it before those that wait, so it does not wait on the lock of claims as wait_for_group does. Every role
+-- of the server may share an advisory lock too, so the holders are checked every 15 s, as in lock_group.
+-- Gives: true
+-- Errors: 60010 if the lock is held by a session whose role may not use the broker
+-- Locks: the group, waiting
+CREATE OR REPLACE FUNCTION dialoq.hold_group(p_group uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_key bigint := dialoq.group_key(p_group);
+    v_timeout text := current_setting('lock_timeout');
+BEGIN
+    LOOP
+        BEGIN
+            PERFORM set_config('lock_timeout', CASE v_timeout WHEN '0' THEN '15s' ELSE v_timeout END, true);
+            PERFORM pg_advisory_xact_lock(v_key);
+            PERFORM set_config('lock_timeout', v_timeout, true);
+            RETURN true;
+        EXCEPTION WHEN lock_not_available THEN
+            IF v_timeout <> '0' THEN
+                RAISE;
+            ELSIF dialoq.is_held_by_stranger(v_key) THEN
+                PERFORM dialoq.fail(60010, format('the lock of conversation group %s is held by %s, whose role may not use the '
+                    'broker; the transaction was rolled back, end that session', p_group, dialoq.lock_holders(v_key)));
+            END IF;
+        END;
+    END LOOP;
 END $$;
 
 -- Takes claimed messages out of their queues, and corrects the rows of their groups in ready_group. The caller holds the locks

@@ -78,14 +78,14 @@ BEGIN
     END IF;
 END $$;
 
--- The sessions that hold an advisory lock, for messages.
+-- The other sessions that hold an advisory lock, for messages.
 CREATE OR REPLACE FUNCTION dialoq.lock_holders(p_key bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN coalesce((
         SELECT string_agg(format('session %s (user ''%s'', application ''%s'')', a.pid, a.usename, left(a.application_name, 60)), ', ')
         FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid AND a.datid = l.database
-        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database()
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database() AND l.pid <> pg_backend_pid()
             AND l.classid::bigint << 32 | l.objid::bigint = p_key), 'a session that has ended meanwhile');
 END $$;
 

@@ -189,6 +189,11 @@ impl Session {
                         Ok(()) => Err(failure),
                         Err(lost) => Err(self.lost(lost).await),
                     },
+                    // The refusal came before the savepoint, from the lock of a claim's group.
+                    Err(lost) if lost.is_link_usable => {
+                        self.lost(lost).await;
+                        Err(Failure { fate: Fate::TransactionUndone, ..failure })
+                    }
                     Err(lost) => Err(self.lost(lost).await),
                 }
             }
