@@ -264,3 +264,54 @@ pub(crate) fn durability_and_the_search_path_are_set(store: Store) {
         }
     });
 }
+
+/// Leads a port to the server's socket, on threads of its own. The client can send although the server has ended the session.
+fn port_before(url: &str) -> String {
+    let (start, query) = url.split_once('?').expect("a URL with the folder of the socket");
+    let folder = query.split("host=").nth(1).expect("a folder").split('&').next().expect("a folder");
+    let socket = std::path::Path::new(folder).join(".s.PGSQL.5432");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("a port").port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(client), Ok(server)) = (client, std::os::unix::net::UnixStream::connect(&socket)) else { return };
+            let (mut asks, mut asked) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut asks, &mut asked));
+            std::thread::spawn(move || {
+                let (mut server, mut client) = (server, client);
+                let _ = std::io::copy(&mut server, &mut client);
+                let _ = client.shutdown(std::net::Shutdown::Write);
+            });
+        }
+    });
+    format!("{}?sslmode=disable", start.replace("localhost", &format!("127.0.0.1:{port}")))
+}
+
+/// The runtime has one thread, which waits for the end of the session here: the client reads of it only after the next request.
+pub(crate) fn what_is_sent_to_a_session_that_was_ended_while_idle_has_not_run(store: Store) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let name = database.sql("SELECT current_database()");
+        let set = |limit: &str, value: &str| database.sql(&format!("ALTER DATABASE {name} SET {limit} = {value}"));
+        let url = port_before(database.url());
+        let sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND";
+        set("idle_in_transaction_session_timeout", "'100ms'");
+        let broker = Broker::open(&url).await.unwrap();
+        broker.sql("CREATE TABLE thing (id int PRIMARY KEY)", ()).await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        tx.sql("INSERT INTO thing VALUES (1)", ()).await.unwrap();
+        while database.sql(&format!("{sessions} state = 'idle in transaction'")) != "0" {}
+        let error = tx.commit().await.expect_err("the server has rolled it back");
+        assert_eq!(error.code(), Code::SERVER_UNREACHABLE, "{error}");
+        broker.close().await.unwrap();
+        set("idle_session_timeout", "'500ms'");
+        let broker = Broker::open(&url).await.unwrap();
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        while database.sql(&format!("{sessions} query LIKE '%push_job%' AND pid <> pg_backend_pid()")) != "0" {}
+        broker.push_job("w", "b").await.expect("it has not run, so it is repeated");
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.job"), "2");
+        broker.close().await.unwrap();
+    });
+}

@@ -69,7 +69,8 @@ fn main() -> ExitCode {
         Postgres leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free
             locks_of_the_session_do_not_go_back_to_the_pool the_error_of_a_lost_connection_states_the_outcome
             a_connection_lost_while_idle_is_replaced a_notice_reaches_a_listener a_lost_listener_is_reported
-            durability_and_the_search_path_are_set a_receive_given_up_before_it_has_a_connection_takes_nothing;
+            durability_and_the_search_path_are_set
+            what_is_sent_to_a_session_that_was_ended_while_idle_has_not_run a_receive_given_up_before_it_has_a_connection_takes_nothing;
         Postgres enlisting: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_are_notified_of_an_enlisted_send
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take

@@ -1,6 +1,6 @@
 //! Makes connections, prepares them for use, and keeps them in a pool.
 
-use super::failure::{chain, not_connected, silent};
+use super::failure::{Loss, chain, not_connected, silent};
 use super::tls;
 use super::values::Prepared;
 use crate::error::{Code, Error, Result};
@@ -103,7 +103,7 @@ impl Drop for RunningStatement {
 pub(super) struct Session {
     pub(super) client: Arc<Client>,
     /// Why it was lost, once it was.
-    pub(super) lost: Arc<OnceLock<String>>,
+    pub(super) lost: Arc<OnceLock<Loss>>,
     pub(super) calls: HashMap<&'static str, Arc<Prepared>>,
     pub(super) texts: HashMap<String, Arc<Prepared>>,
     /// Cleaning after the last user is under way; the result says whether it succeeded.
@@ -327,7 +327,7 @@ impl Connector {
                     }
                     Some(Ok(_)) => {}
                     Some(Err(error)) => {
-                        let _ = why.set(chain(&error));
+                        let _ = why.set(Loss::of(&error));
                         return;
                     }
                     None => return,

@@ -39,7 +39,32 @@ pub(super) struct ConnectionState {
     /// Whether the connection is closed.
     pub(super) is_closed: bool,
     /// The reason, if it is known.
-    pub(super) why: Option<String>,
+    pub(super) why: Option<Loss>,
+}
+
+/// Why a connection was lost.
+#[derive(Debug, Clone)]
+pub(super) struct Loss {
+    pub(super) why: String,
+    state: Option<SqlState>,
+}
+
+impl Loss {
+    pub(super) fn of(error: &tokio_postgres::Error) -> Self {
+        Self { why: chain(error), state: error.code().cloned() }
+    }
+}
+
+impl AtRisk {
+    /// The work that is lost if the server ended the session with this state. A limit on idle sessions ends a session before it
+    /// reads the next request, so what was sent has not run.
+    fn after(self, state: Option<&SqlState>) -> Self {
+        match (self, state.map(SqlState::code)) {
+            (Self::Commit, Some("25P03")) => Self::Transaction,
+            (Self::Commit, Some("57P05")) => Self::Nothing,
+            _ => self,
+        }
+    }
 }
 
 impl fmt::Display for Asked<'_> {
@@ -108,13 +133,15 @@ pub(super) fn failure(
     if let Some(server) = error.as_db_error() {
         let is_fatal = matches!(server.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
         if is_fatal || is_lost(server.code()) {
+            let at_risk = at_risk.after(Some(server.code()));
             return lost(format!("{} ({})", server.message(), server.code().code()), at_risk, place);
         }
         let (error, fate) = refused(server, asked, place);
         return Failure { error: error.caused_by(chain(&error_of(server))), fate, is_link_usable: true };
     }
     if loss.is_closed || error.is_closed() || is_io(&error) {
-        return lost(loss.why.unwrap_or_else(|| chain(&error)), at_risk, place);
+        let loss = loss.why.unwrap_or_else(|| Loss::of(&error));
+        return lost(loss.why, at_risk.after(loss.state.as_ref()), place);
     }
     // Nothing was sent: a value does not fit its parameter, or their number is wrong.
     Failure { error: asked.refused(&chain(&error)), fate: Fate::Undone, is_link_usable: true }

@@ -5,7 +5,7 @@ mod requests;
 
 use super::args::arguments;
 use super::connect::{Connector, Pooling, RunningStatement, Session};
-use super::failure::{Asked, AtRisk, ConnectionState, failure, lost};
+use super::failure::{Asked, AtRisk, ConnectionState, Loss, failure, lost};
 use super::guard::guard;
 use super::texts;
 use super::values::{Prepared, RowsFor};
@@ -187,7 +187,7 @@ impl PgLink {
         if !self.is_lost && !self.client().is_closed() {
             return Ok(());
         }
-        let why = self.why_lost().unwrap_or_else(|| "the server closed it".to_owned());
+        let why = self.loss().map_or_else(|| "the server closed it".to_owned(), |loss| loss.why);
         // No request was sent, so none can have been committed.
         let at_risk = if self.is_in_transaction() {
             AtRisk::Transaction
@@ -199,14 +199,14 @@ impl PgLink {
         Err(lost(why, at_risk, self.connector.place()))
     }
 
-    fn why_lost(&self) -> Option<String> {
+    fn loss(&self) -> Option<Loss> {
         self.held.as_deref().and_then(|session| session.lost.get().cloned())
     }
 
     /// The failure behind an error; updates the state of this link.
     fn failed(&mut self, error: tokio_postgres::Error, asked: Asked<'_>, at_risk: AtRisk) -> Failure {
         let is_servers = error.as_db_error().is_some();
-        let loss = ConnectionState { is_closed: self.client().is_closed(), why: self.why_lost() };
+        let loss = ConnectionState { is_closed: self.client().is_closed(), why: self.loss() };
         let is_stopped = error.code() == Some(&SqlState::QUERY_CANCELED);
         let only_reads = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
         let mut failure = failure(error, asked, at_risk, loss, self.connector.place());

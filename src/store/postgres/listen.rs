@@ -35,7 +35,8 @@ impl Listener for PgListener {
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
             let Some(first) = self.payloads.recv().await else {
-                let why = self.session.lost.get().cloned().unwrap_or_else(|| "the server closed it".to_owned());
+                let why =
+                    self.session.lost.get().map_or_else(|| "the server closed it".to_owned(), |loss| loss.why.clone());
                 return Err(lost(why, AtRisk::Nothing, self.connector.place()).error);
             };
             let others = std::iter::from_fn(|| self.payloads.try_recv().ok());
