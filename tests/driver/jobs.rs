@@ -1,6 +1,7 @@
 //! Work queues beside the API: connections of the user's own, plain SQL, processes and connections that are gone.
 
 use crate::enlisting::on;
+use crate::jobs_locks::connect;
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::postgres::Enlisted;
@@ -210,6 +211,35 @@ pub(crate) fn jobs_pushed_into_a_queue_while_it_is_dropped_go_too(store: Store) 
         };
         soon("the late job goes", left).await;
         other.close().await.unwrap();
+    });
+}
+
+/// A push that began while the queue was being dropped may have a higher number than the transaction that dropped it.
+pub(crate) fn a_push_that_began_while_its_queue_was_dropped_is_waited_for(store: Store) {
+    on(store, |broker, mut client, database: Database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.close().await.unwrap();
+        let url = database.url();
+        let (mut dropping, ticking) = (connect(url).await, connect(url).await);
+        let drop = dropping.transaction().await.unwrap();
+        let queue = "SELECT dialoq.delete_work_queue(q.queue_id) FROM dialoq.work_queue AS q";
+        drop.batch_execute(queue).await.unwrap();
+        let push = client.transaction().await.unwrap();
+        push.batch_execute("SELECT dialoq.push_job('w')").await.unwrap();
+        drop.commit().await.unwrap();
+        let number = async |text: &str| ticking.query_one(text, &[]).await.unwrap().get::<_, i64>(0);
+        for _ in 0..4 {
+            ticking.batch_execute("SELECT dialoq.tick()").await.unwrap();
+        }
+        let waiting = "SELECT count(*) FROM dialoq.dropped_work_queue";
+        assert_eq!(number(waiting).await, 1, "the push is open");
+        push.commit().await.unwrap();
+        let left = async || {
+            ticking.batch_execute("SELECT dialoq.tick()").await.unwrap();
+            (number(waiting).await == 0).then_some(())
+        };
+        soon("the queue is cleared", left).await;
+        assert_eq!(number("SELECT count(*) FROM dialoq.job").await, 0);
     });
 }
 

@@ -3,10 +3,10 @@
 
 -- Scheduled jobs become ready, leases and the attempts of dead processes end, rates let jobs go, names whose windows are
 -- over, old history and the rest of dropped queues go. It skips locked rows.
--- Takes: the time, how many jobs at most
+-- Takes: the time, how many jobs at most, the dropped queues that this transaction saw before it had a number
 -- Gives: how many jobs changed; notices; the time of the next event
 CREATE OR REPLACE FUNCTION dialoq.tick_jobs(
-    p_now timestamptz, p_top integer, OUT did integer, OUT notices text, OUT due_at timestamptz)
+    p_now timestamptz, p_top integer, p_dropped integer[], OUT did integer, OUT notices text, OUT due_at timestamptz)
 LANGUAGE plpgsql SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     v_done record;
@@ -37,7 +37,7 @@ BEGIN
     PERFORM dialoq.forget_unique_jobs(p_now, p_top);
     -- Here rather than in a take of plain SQL, whose transaction may stay open.
     PERFORM dialoq.reserve_tokens();
-    PERFORM dialoq.clear_dropped_work_queues();
+    PERFORM dialoq.clear_dropped_work_queues(p_dropped);
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
     due_at := least(
         (SELECT j.due_at FROM dialoq.job AS j WHERE j.due_at > p_now AND j.holder IS NULL ORDER BY j.due_at LIMIT 1),
@@ -69,20 +69,27 @@ BEGIN
     RETURN v_notices;
 END $$;
 
--- Removes what transactions that pushed into a dropped queue have left, until the last of them has ended.
-CREATE OR REPLACE FUNCTION dialoq.clear_dropped_work_queues() RETURNS void
+-- Removes what transactions that pushed into a dropped queue have left, until the last of them has ended. A push gets its number
+-- before it reads the queue, so one that has read it has a lower number than a transaction that saw the queue dropped before it had
+-- one. The snapshot's xmax would not do: it may be the number of a transaction that runs.
+-- Takes: the dropped queues that this transaction saw before it had a number
+CREATE OR REPLACE FUNCTION dialoq.clear_dropped_work_queues(p_seen integer[]) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     d record;
 BEGIN
     FOR d IN SELECT w.queue_id, w.after_xid FROM dialoq.dropped_work_queue AS w FOR UPDATE SKIP LOCKED LOOP
-        PERFORM dialoq.clear_work_queue(d.queue_id);
         IF d.after_xid IS NULL THEN
-            UPDATE dialoq.dropped_work_queue AS w SET after_xid = pg_snapshot_xmax(pg_current_snapshot())
-            WHERE w.queue_id = d.queue_id;
+            UPDATE dialoq.dropped_work_queue AS w SET after_xid = pg_current_xact_id()
+            WHERE w.queue_id = d.queue_id AND d.queue_id = ANY (p_seen);
+        -- A higher number than the snapshot's is one of another server, of which this is a copy.
         ELSIF d.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR d.after_xid > pg_snapshot_xmax(pg_current_snapshot()) THEN
-            -- None of them is left, or their numbers are those of another server, of which this is a copy.
-            DELETE FROM dialoq.dropped_work_queue AS w WHERE w.queue_id = d.queue_id;
+            -- Only now: it reads every job of every queue, and sees all that those transactions have left.
+            PERFORM dialoq.clear_work_queue(d.queue_id);
+            -- A row that a take has locked stays for the next time.
+            DELETE FROM dialoq.dropped_work_queue AS w
+            WHERE w.queue_id = d.queue_id AND NOT EXISTS (SELECT FROM dialoq.job AS j WHERE j.queue_id = d.queue_id)
+                AND NOT EXISTS (SELECT FROM dialoq.work_limit AS l WHERE l.queue_id = d.queue_id);
         END IF;
     END LOOP;
 END $$;

@@ -20,6 +20,8 @@ DECLARE
     v_due timestamptz;
     v_named record;
     v_id bigint;
+    -- Before the queue is read: tick finds by the numbers whether a push into a dropped queue still runs.
+    v_xid xid8 := pg_current_xact_id();
 BEGIN
     IF NOT dialoq.is_read_committed() THEN
         PERFORM dialoq.check_isolation();

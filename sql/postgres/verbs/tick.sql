@@ -26,6 +26,7 @@ DECLARE
     v_is_turning boolean;
     v_is_all boolean;
     v_requests bigint[];
+    v_dropped integer[];
 BEGIN
     -- Its work is visible to others only at the end of the transaction.
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
@@ -37,6 +38,8 @@ BEGIN
     v_requests := ARRAY(
         SELECT n.recheck_id FROM dialoq.recheck_queue AS n WHERE n.after_xid IS NULL AND n.recheck_id >= dialoq.recheck_from()
         ORDER BY n.recheck_id LIMIT 10000);
+    -- Likewise.
+    v_dropped := ARRAY(SELECT w.queue_id FROM dialoq.dropped_work_queue AS w WHERE w.after_xid IS NULL);
     SELECT t.is_turning, t.is_all INTO v_is_turning, v_is_all FROM dialoq.turn_generation(2000) AS t;
     PERFORM dialoq.watch_dead_rows();
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
@@ -58,7 +61,7 @@ BEGIN
         v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_done.notices));
         v_is_blocked := v_is_blocked OR v_done.is_blocked;
     END LOOP;
-    SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, v_top - v_did);
+    SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, v_top - v_did, v_dropped);
     v_did := v_did + v_jobs.did;
     v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_jobs.notices));
     IF cardinality(v_requests) > 0 THEN
