@@ -243,6 +243,30 @@ pub(crate) fn a_generation_ends_after_every_transaction_that_may_use_it(store: S
     });
 }
 
+/// A turn that waits for a transaction, and whose times are later than now.
+pub(crate) fn a_clock_that_is_set_back_in_a_turn_stops_no_tick(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.close().await.unwrap();
+        let session = self::client(database.url()).await;
+        session.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
+        let later =
+            "UPDATE dialoq.ready_generation SET latest = floor + 1, after_xid = pg_current_xact_id(), moved = 0,
+            next_at = clock_timestamp() + interval '1 hour', ticked_at = clock_timestamp() + interval '1 hour'";
+        client.batch_execute(later).await.unwrap();
+        client.batch_execute("SELECT dialoq.push_job('w', p_delay_ms => 1)").await.unwrap();
+        let is_ready = "SELECT EXISTS (SELECT FROM dialoq.job WHERE state = 1)";
+        let ticking = async {
+            while !client.query_one(is_ready, &[]).await.unwrap().get::<_, bool>(0) {
+                client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+            }
+        };
+        tokio::time::timeout(crate::stage::SOON, ticking).await.expect("tick takes steps of the turn only");
+        session.batch_execute("ROLLBACK").await.unwrap();
+        settle(&client).await;
+    });
+}
+
 /// A transaction that got its number before the request for a recheck was committed, and is the latest that has one.
 pub(crate) fn a_recheck_waits_for_the_transaction_with_the_latest_number(store: Store) {
     on(store, |broker, client, database| async move {

@@ -193,6 +193,11 @@ BEGIN
     is_turning := false;
     is_all := false;
     SELECT * INTO g FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1;
+    IF g.ticked_at > v_now THEN
+        -- The server's clock was set back: its times would keep tick from the other steps, and the next turn away.
+        g.ticked_at := '-infinity';
+        g.next_at := '-infinity';
+    END IF;
     IF g.latest = g.floor AND (g.next_at > v_now OR NOT dialoq.reads_dead_rows()) THEN
         RETURN;
     END IF;
