@@ -168,7 +168,9 @@ impl Claims {
 
     /// The last call before COMMIT; `None` if the transaction holds no job that it has not reported.
     pub(in crate::store::database) fn finish(&self, process: Uuid) -> Option<Call<'static>> {
-        let left = self.jobs.iter().enumerate().filter(|(place, _)| !self.reported.contains(place));
+        // A set: the number of jobs has no bound.
+        let reported: HashSet<usize> = self.reported.iter().copied().collect();
+        let left = self.jobs.iter().enumerate().filter(|(place, _)| !reported.contains(place));
         let ids: Vec<_> = left.map(|(_, taken)| Some(signed(taken.job.0))).collect();
         let args =
             vec![Arg::Uuid(process), Arg::Uuid(self.holder), rows("job_id_rows", vec![Column::BigInt(ids.clone())])];
