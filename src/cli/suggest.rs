@@ -11,7 +11,11 @@ pub(super) fn with_names(failure: Failure, globals: &Globals) -> Failure {
     let Failure::Refused(error) = failure else { return failure };
     let near = globals.opened.get().and_then(|catalog| {
         let (kind, name) = missing(&error)?;
-        if error.message().contains("did you mean") { None } else { kind.nearest(catalog, &name) }
+        if error.message().contains("did you mean") {
+            return None;
+        }
+        // The name itself was dropped while the command waited.
+        kind.nearest(catalog, &name).filter(|near| **near != *name)
     });
     Failure::Refused(match near {
         None => error,
