@@ -179,6 +179,69 @@ pub(crate) fn a_take_does_not_read_the_backlog_of_a_key_that_is_held_up(store: S
     });
 }
 
+/// Other takes of the queue wait meanwhile. A take of 5,000 jobs lasted 10 s, because each job was searched from the first one, and
+/// counted among all that were taken.
+pub(crate) fn a_take_of_many_jobs_reads_each_a_few_times(store: Store) {
+    on(store, |broker, client, _| async move {
+        const JOBS: i64 = 400;
+        for (options, keys, take) in [
+            ("ORDER = FIFO_STRICT", JOBS, ""),
+            ("ORDER = FIFO_STRICT", JOBS, ", p_job_type => 'a'"),
+            ("ORDER = FIFO_STRICT, MAX_TAKEN_PER_KEY = 1000", 40, ""),
+            ("MAX_TAKEN_PER_KEY = 1", JOBS, ""),
+            ("MAX_TAKEN_PER_KEY = 1000", 3, ""),
+            ("ORDER = LIFO, MAX_TAKEN = 1000", JOBS, ""),
+            ("RATE_JOBS = 1000, RATE_MS = 60000", JOBS, ""),
+            ("KEY_RATE_JOBS = 1000, RATE_MS = 60000", 3, ""),
+            ("ORDER = PRIORITY, MAX_TAKEN = 1000", JOBS, ", p_oldest => true"),
+            ("ORDER = PRIORITY", JOBS, ", p_oldest => true"),
+        ] {
+            broker.execute(&format!("CREATE WORK QUEUE w WITH {options}")).await.unwrap();
+            let fill =
+                format!("SELECT dialoq.push_job('w', 'a', 'key ' || n % {keys}) FROM generate_series(1, {JOBS}) AS n");
+            client.batch_execute(&fill).await.unwrap();
+            client.batch_execute("BEGIN").await.unwrap();
+            let before = rows_read(&client).await;
+            let text = format!("SELECT job_id FROM dialoq.take_jobs('w', {JOBS}, p_has_lease => true{take})");
+            let taken = client.query(&text, &[]).await.unwrap().len();
+            let read = rows_read(&client).await - before;
+            client.batch_execute("ROLLBACK").await.unwrap();
+            assert_eq!(i64::try_from(taken).unwrap(), JOBS, "{options}{take}");
+            assert!(read < 40 * JOBS, "{options}{take}: a take of {JOBS} jobs read {read} rows");
+            broker.execute("DROP WORK QUEUE w").await.unwrap();
+        }
+    });
+}
+
+/// A take of many jobs keeps every limit for each of them.
+pub(crate) fn a_take_of_many_jobs_keeps_the_limits(store: Store) {
+    on(store, |broker, client, _| async move {
+        for (options, right) in [
+            ("ORDER = FIFO_STRICT", "1 2 3 4 5"),
+            ("ORDER = FIFO_STRICT, MAX_TAKEN_PER_KEY = 2", "1 2 3 4 5 6 7 8 9"),
+            ("MAX_TAKEN_PER_KEY = 2", "1 2 3 4 5 6 7 8 9 10 15"),
+            ("MAX_TAKEN = 3", "1 2 3"),
+            ("ORDER = LIFO, MAX_TAKEN = 6, MAX_TAKEN_PER_KEY = 1", "15 14 13 12 11 10"),
+            ("RATE_JOBS = 4, RATE_MS = 60000", "1 2 3 4"),
+            ("KEY_RATE_JOBS = 1, RATE_MS = 60000", "1 2 3 4 5 10 15"),
+            ("KEY_RATE_JOBS = 2, MAX_TAKEN_PER_KEY = 1, MAX_TAKEN = 6, RATE_MS = 60000", "1 2 3 4 5 10"),
+        ] {
+            broker.execute(&format!("CREATE WORK QUEUE w WITH {options}")).await.unwrap();
+            // Every fifth has no key.
+            let fill = "SELECT dialoq.push_job('w', '', nullif('key ' || n % 5, 'key 0'), p_body => convert_to(n::text, 'UTF8'))
+                FROM generate_series(1, 15) AS n";
+            client.batch_execute(fill).await.unwrap();
+            let text = "SELECT string_agg(convert_from(t.body, 'UTF8'), ' ')
+                FROM dialoq.take_jobs('w', 100, p_has_lease => true, p_lease_ms => 3600000) AS t";
+            let taken: String = client.query_one(text, &[]).await.unwrap().get(0);
+            assert_eq!(taken, right, "{options}");
+            let again: Option<String> = client.query_one(text, &[]).await.unwrap().get(0);
+            assert_eq!(again, None, "{options}");
+            broker.execute("DROP WORK QUEUE w").await.unwrap();
+        }
+    });
+}
+
 /// Takes of one queue come one after the other, and each keeps the others waiting until its commit is on the disk.
 pub(crate) fn no_reader_of_many_goes_away_empty_while_jobs_are_ready(store: Store) {
     on(store, |broker, client, database| async move {

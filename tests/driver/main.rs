@@ -147,6 +147,7 @@ fn main() -> ExitCode {
         Postgres jobs_strict: a_take_by_type_gives_no_job_before_the_first_of_its_key a_take_that_lets_the_next_job_of_a_key_go_wakes_readers
             a_row_that_is_locked_for_a_moment_lets_no_later_job_pass the_order_holds_beside_refused_reports
             a_take_does_not_read_the_backlog_of_a_key_that_is_held_up
+            a_take_of_many_jobs_reads_each_a_few_times a_take_of_many_jobs_keeps_the_limits
             no_reader_of_many_goes_away_empty_while_jobs_are_ready
             a_take_beside_a_transaction_that_stays_open_is_refused_or_waits;
         Postgres jobs_locks: locks_of_a_stranger_stop_no_work_queue a_stranger_keeps_no_job_of_a_dead_process

@@ -133,6 +133,7 @@ BEGIN
     SET XACT_ABORT OFF;
     DECLARE @count bigint = 0, @job_id bigint, @token bigint, @is_taken bit, @is_locked bit = 1, @strict_order bigint;
     DECLARE @past_rank int = -1, @past_order bigint = 0, @room bigint, @key nvarchar(256), @is_keyless_blocked bit = 0;
+    DECLARE @rate_jobs bigint;
     -- Keys of which no job may be taken any more.
     DECLARE @blocked TABLE (
         job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, key_bytes int NOT NULL, PRIMARY KEY (job_key, key_bytes)
@@ -158,10 +159,17 @@ BEGIN
         END CATCH
         SET LOCK_TIMEOUT -1;
     END
+    IF @is_limited = 1 AND @is_locked = 1
+    BEGIN
+        -- Taken jobs are counted once, because other takes wait for the end of this one. Only a rate is asked after each job.
+        SELECT @rate_jobs = w.rate_jobs FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id;
+        EXEC dialoq.room_of_queue @queue_id, @now, @room OUTPUT;
+        IF @rate_jobs = 0 AND @room < @job_count SET @job_count = @room;
+    END
     WHILE @is_locked = 1 AND @count < @job_count
     BEGIN
         SET @job_id = NULL;
-        IF @is_limited = 1
+        IF @rate_jobs > 0
         BEGIN
             EXEC dialoq.room_of_queue @queue_id, @now, @room OUTPUT;
             IF @room <= 0 BREAK;

@@ -69,37 +69,50 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT greatest(p_rate_ms * 1000 - dialoq.rate_gap(p_jobs, p_rate_ms), 0)
 $$;
 
--- Counts a taken job against a rate. tick wakes readers when the rate lets another job go, and forgets it when it holds
--- nothing back.
--- Gives: a notice of the time when readers are woken, if the rate lets no further job go now
+-- Counts taken jobs against a rate. tick wakes readers when the rate lets another job go, and forgets it when it holds
+-- nothing back. The caller holds lock_limits, and takes no more than the rate lets go.
+-- Gives: when readers are woken, NULL if the rate lets a further job go now
 CREATE OR REPLACE FUNCTION dialoq.count_rate(
-    p_queue_id integer, p_is_of_key boolean, p_job_key text, p_jobs bigint, p_rate_ms bigint, p_now timestamptz)
-RETURNS text
+    p_queue_id integer, p_is_of_key boolean, p_job_key text, p_jobs bigint, p_rate_ms bigint, p_now timestamptz, p_taken bigint)
+RETURNS timestamptz
 LANGUAGE plpgsql AS $$
 DECLARE
     v_gap interval := dialoq.rate_gap(p_jobs, p_rate_ms) * interval '1 microsecond';
     v_burst interval := dialoq.rate_burst(p_jobs, p_rate_ms) * interval '1 microsecond';
     v_next timestamptz;
 BEGIN
-    INSERT INTO dialoq.work_rate AS r (queue_id, is_of_key, job_key, next_take)
-    VALUES (p_queue_id, p_is_of_key, p_job_key, p_now + v_gap)
-    ON CONFLICT (queue_id, is_of_key, job_key) DO UPDATE SET next_take = v_gap
-        -- A later one was counted before the clock was set back.
-        + CASE WHEN r.next_take > p_now + v_burst + v_gap THEN p_now + v_burst ELSE greatest(r.next_take, p_now) END
-    RETURNING r.next_take INTO v_next;
-    UPDATE dialoq.work_rate AS r
-    SET wake_at = CASE WHEN v_next > p_now + v_burst THEN v_next - v_burst ELSE v_next END
-    WHERE r.queue_id = p_queue_id AND r.is_of_key = p_is_of_key AND r.job_key = p_job_key;
-    RETURN CASE WHEN v_next > p_now + v_burst THEN dialoq.due_notice(v_next - v_burst) END;
+    SELECT r.next_take INTO v_next
+    FROM dialoq.work_rate AS r WHERE r.queue_id = p_queue_id AND r.is_of_key = p_is_of_key AND r.job_key = p_job_key;
+    -- A later one was counted before the clock was set back.
+    v_next := v_gap * p_taken + CASE WHEN v_next > p_now + v_burst + v_gap THEN p_now + v_burst ELSE greatest(v_next, p_now) END;
+    INSERT INTO dialoq.work_rate AS r (queue_id, is_of_key, job_key, next_take, wake_at)
+    VALUES (p_queue_id, p_is_of_key, p_job_key, v_next, CASE WHEN v_next > p_now + v_burst THEN v_next - v_burst ELSE v_next END)
+    ON CONFLICT (queue_id, is_of_key, job_key) DO UPDATE SET next_take = excluded.next_take, wake_at = excluded.wake_at;
+    RETURN CASE WHEN v_next > p_now + v_burst THEN v_next - v_burst END;
 END $$;
 
--- How many more jobs the limits of the queue itself let go now. The caller holds lock_limits.
+-- How many jobs a rate lets go now.
+-- Takes: when the next job would be taken (NULL: none was counted), the rate, the time
+CREATE OR REPLACE FUNCTION dialoq.room_of_rate(p_next timestamptz, p_jobs bigint, p_rate_ms bigint, p_now timestamptz) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE
+        -- A time more than a gap beyond the burst was counted before the clock was set back.
+        WHEN r.ahead < -r.gap THEN 1
+        WHEN r.ahead < 0 THEN 0
+        ELSE r.ahead / r.gap + 1 END
+    FROM (
+        SELECT dialoq.rate_gap(p_jobs, p_rate_ms) AS gap,
+            dialoq.rate_burst(p_jobs, p_rate_ms)
+                - CASE WHEN p_next > p_now THEN (extract(epoch FROM p_next - p_now) * 1000000)::bigint ELSE 0 END AS ahead
+    ) AS r
+$$;
+
+-- How many more jobs the limits of the queue itself let go now; NULL if there is no such limit. The caller holds lock_limits.
 CREATE OR REPLACE FUNCTION dialoq.room_of_queue(q dialoq.work_queue, p_now timestamptz) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     v_room bigint;
     v_next timestamptz;
-    v_latest timestamptz;
 BEGIN
     IF q.max_taken > 0 THEN
         v_room := q.max_taken - (
@@ -109,12 +122,7 @@ BEGIN
     IF q.rate_jobs > 0 THEN
         SELECT r.next_take INTO v_next
         FROM dialoq.work_rate AS r WHERE r.queue_id = q.queue_id AND NOT r.is_of_key AND r.job_key = '';
-        v_latest := p_now + dialoq.rate_burst(q.rate_jobs, q.rate_ms) * interval '1 microsecond';
-        IF v_next > v_latest AND v_next <= v_latest + dialoq.rate_gap(q.rate_jobs, q.rate_ms) * interval '1 microsecond' THEN
-            RETURN 0;
-        END IF;
-        -- The caller asks again after each job.
-        v_room := least(v_room, 1);
+        v_room := least(v_room, dialoq.room_of_rate(v_next, q.rate_jobs, q.rate_ms, p_now));
     END IF;
     RETURN v_room;
 END $$;
@@ -152,6 +160,44 @@ BEGIN
                 AND r.next_take <= p_now + interval '1 microsecond'
                     * (dialoq.rate_burst(q.key_rate_jobs, q.rate_ms) + dialoq.rate_gap(q.key_rate_jobs, q.rate_ms)));
     END IF;
+END $$;
+
+-- How many more jobs of a key may be taken now; NULL if there is no limit. The caller holds lock_limits.
+-- Takes: the queue; the key (NULL: jobs without one); the time
+CREATE OR REPLACE FUNCTION dialoq.room_of_key(q dialoq.work_queue, p_job_key text, p_now timestamptz) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_room bigint := CASE
+        WHEN p_job_key IS NOT NULL AND q.max_taken_per_key > 0 THEN q.max_taken_per_key
+        WHEN q.work_order = 'FIFO_STRICT' THEN 1 END;
+    v_next timestamptz;
+BEGIN
+    IF v_room IS NOT NULL AND p_job_key IS NULL THEN
+        IF EXISTS (SELECT FROM dialoq.job AS j WHERE j.queue_id = q.queue_id AND j.job_key IS NULL AND j.state = 2)
+            OR EXISTS (
+                SELECT FROM dialoq.job AS j
+                WHERE j.queue_id = q.queue_id AND j.job_key IS NULL AND j.state = 0 AND j.attempts > 0)
+        THEN
+            v_room := 0;
+        END IF;
+    ELSIF v_room IS NOT NULL THEN
+        v_room := v_room - (
+            SELECT count(*) FROM (
+                SELECT FROM dialoq.job AS j
+                WHERE j.queue_id = q.queue_id AND j.job_key = p_job_key AND j.state = 2 LIMIT v_room) AS t);
+        IF v_room > 0 AND q.work_order = 'FIFO_STRICT' THEN
+            v_room := v_room - (
+                SELECT count(*) FROM (
+                    SELECT FROM dialoq.job AS j
+                    WHERE j.queue_id = q.queue_id AND j.job_key = p_job_key AND j.state = 0 AND j.attempts > 0 LIMIT v_room) AS t);
+        END IF;
+    END IF;
+    IF q.key_rate_jobs > 0 AND p_job_key IS NOT NULL THEN
+        SELECT r.next_take INTO v_next
+        FROM dialoq.work_rate AS r WHERE r.queue_id = q.queue_id AND r.is_of_key AND r.job_key = p_job_key;
+        v_room := least(v_room, dialoq.room_of_rate(v_next, q.key_rate_jobs, q.rate_ms, p_now));
+    END IF;
+    RETURN v_room;
 END $$;
 
 -- Whether the limits of a queue let a job be taken now. Without a lock, so that it is only a hint.

@@ -30,163 +30,141 @@ BEGIN
     RETURN CASE WHEN v_due > p_now THEN v_due END;
 END $$;
 
--- The next job of a queue, locked. Jobs that another session has locked are passed over.
+-- The next job of a queue that may be taken as far as this can see.
 -- Takes: the queue; the type (NULL: any); the ranks; whether only age counts; keys whose jobs are held back, and whether jobs
---     without a key are
--- Gives: the job; NULL if there is none
+--     without a key are; the place after which to look, so that a take of many jobs does not read again what it has taken
+-- Gives: the job, its key and its place; NULL if there is none
 CREATE OR REPLACE FUNCTION dialoq.next_job(
-    p_queue_id integer, p_job_type text, p_from integer, p_to integer, p_oldest boolean, p_blocked text[], p_is_keyless_blocked boolean)
-RETURNS bigint
+    p_queue_id integer, p_job_type text, p_from integer, p_to integer, p_oldest boolean, p_blocked text[], p_is_keyless_blocked boolean,
+    p_past_rank integer, p_past_order bigint, OUT job_id bigint, OUT job_key text, OUT rank integer, OUT take_order bigint)
 LANGUAGE plpgsql AS $$
-DECLARE
-    v_id bigint;
-    v_passed bigint[] := '{}';
-    v_state smallint;
 BEGIN
-    IF NOT p_oldest AND p_job_type IS NULL THEN
-        SELECT j.job_id INTO v_id
-        FROM dialoq.job AS j
-        WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
-            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key <> ALL (p_blocked) END
-        ORDER BY j.rank_from_top, j.take_order LIMIT 1 FOR UPDATE SKIP LOCKED;
-        RETURN v_id;
-    ELSIF NOT p_oldest THEN
-        SELECT j.job_id INTO v_id
-        FROM dialoq.job AS j
-        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
-            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key <> ALL (p_blocked) END
-        ORDER BY j.rank_from_top, j.take_order LIMIT 1 FOR UPDATE SKIP LOCKED;
-        RETURN v_id;
-    END IF;
-    -- The oldest of the first jobs of each rank.
-    LOOP
-        SELECT f.job_id INTO v_id
-        FROM generate_series(p_from, p_to) AS r (rank)
+    IF p_oldest THEN
+        -- The oldest of the first jobs of each rank.
+        SELECT f.job_id, f.job_key, k.rank, f.take_order INTO next_job.job_id, next_job.job_key, next_job.rank, next_job.take_order
+        FROM generate_series(p_from, p_to) AS k (rank)
         CROSS JOIN LATERAL (
-            SELECT j.job_id, j.take_order FROM dialoq.job AS j
-            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = r.rank AND j.job_id <> ALL (v_passed)
+            SELECT j.job_id, j.job_key, j.take_order FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = k.rank AND j.take_order > p_past_order
                 AND (p_job_type IS NULL OR j.job_type = p_job_type)
                 AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key <> ALL (p_blocked) END
             ORDER BY j.rank_from_top, j.take_order LIMIT 1) AS f
         ORDER BY f.take_order LIMIT 1;
-        IF v_id IS NULL THEN
-            RETURN NULL;
-        END IF;
-        BEGIN
-            SELECT j.state INTO v_state FROM dialoq.job AS j WHERE j.job_id = v_id FOR UPDATE SKIP LOCKED;
-            IF v_state = 1 THEN
-                RETURN v_id;
-            END IF;
-            -- Another take has it: the lock on its row goes with the subtransaction.
-            RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
-        EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
-            v_passed := v_passed || v_id;
-        END;
-    END LOOP;
+    ELSIF p_job_type IS NULL THEN
+        SELECT j.job_id, j.job_key, j.rank_from_top, j.take_order
+        INTO next_job.job_id, next_job.job_key, next_job.rank, next_job.take_order
+        FROM dialoq.job AS j
+        WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+            AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
+            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key <> ALL (p_blocked) END
+        ORDER BY j.rank_from_top, j.take_order LIMIT 1;
+    ELSE
+        SELECT j.job_id, j.job_key, j.rank_from_top, j.take_order
+        INTO next_job.job_id, next_job.job_key, next_job.rank, next_job.take_order
+        FROM dialoq.job AS j
+        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+            AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
+            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key <> ALL (p_blocked) END
+        ORDER BY j.rank_from_top, j.take_order LIMIT 1;
+    END IF;
 END $$;
 
--- The next job of a queue of ORDER = FIFO_STRICT, locked. The caller holds lock_limits, so that no other take has changed what
--- is read here. A job whose row another session has locked holds back its key: that session may be a report that is refused
--- and changes nothing, and a later job would come before it.
+-- The next job of a queue of ORDER = FIFO_STRICT. The caller holds lock_limits, so that no other take has changed what
+-- is read here.
 -- Takes: as next_job
--- Gives: the job; NULL if there is none
+-- Gives: the job, its key and its place; NULL if there is none
 CREATE OR REPLACE FUNCTION dialoq.next_strict_job(
-    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean) RETURNS bigint
+    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_past_order bigint,
+    OUT job_id bigint, OUT job_key text, OUT take_order bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_blocked text[] := p_blocked;
-    v_is_keyless_blocked boolean := p_is_keyless_blocked;
     f record;
 BEGIN
-    LOOP
-        SELECT s.job_id, s.job_key, s.ready INTO f
-        FROM dialoq.scan_strict_jobs(p_queue_id, p_job_type, v_blocked, v_is_keyless_blocked, 200) AS s;
-        IF f.job_id IS NULL AND f.ready = 200 THEN
-            -- Many jobs of few keys are held back, or many keys: the first jobs of the keys are fewer, or all jobs are read.
-            SELECT s.job_id, s.job_key, s.heads INTO f
-            FROM dialoq.first_strict_job(p_queue_id, p_job_type, v_blocked, v_is_keyless_blocked, 1000) AS s;
-            IF f.heads = 1000 THEN
-                SELECT s.job_id, s.job_key INTO f
-                FROM dialoq.scan_strict_jobs(p_queue_id, p_job_type, v_blocked, v_is_keyless_blocked, NULL) AS s;
-            END IF;
+    SELECT * INTO f FROM dialoq.scan_strict_jobs(p_queue_id, p_job_type, p_blocked, p_is_keyless_blocked, p_past_order, 200);
+    IF f.job_id IS NULL AND f.ready = 200 THEN
+        -- Many jobs of few keys are held back, or many keys: the first jobs of the keys are fewer, or all jobs are read.
+        SELECT s.job_id, s.job_key, s.take_order, s.heads INTO f
+        FROM dialoq.first_strict_job(p_queue_id, p_job_type, p_blocked, p_is_keyless_blocked, 1000) AS s;
+        IF f.heads = 1000 THEN
+            SELECT * INTO f FROM dialoq.scan_strict_jobs(p_queue_id, p_job_type, p_blocked, p_is_keyless_blocked, p_past_order, NULL);
         END IF;
-        IF f.job_id IS NULL THEN
-            RETURN NULL;
-        END IF;
-        PERFORM FROM dialoq.job AS j WHERE j.job_id = f.job_id AND j.state = 1 FOR UPDATE SKIP LOCKED;
-        IF FOUND THEN
-            RETURN f.job_id;
-        END IF;
-        IF EXISTS (SELECT FROM dialoq.job AS j WHERE j.job_id = f.job_id AND j.state = 1) THEN
-            IF f.job_key IS NULL THEN
-                v_is_keyless_blocked := true;
-            ELSE
-                v_blocked := v_blocked || f.job_key;
-            END IF;
-        END IF;
-    END LOOP;
+    END IF;
+    job_id := f.job_id;
+    job_key := f.job_key;
+    take_order := f.take_order;
 END $$;
 
--- Reads ready jobs of such a queue in their order.
+-- Reads ready jobs of such a queue in their order. The first job of a key is asked for in the order of job_strict, because no other
+-- index has that order: with a condition alone the planner may choose one whose entries of taken jobs are read too.
 -- Takes: as next_job; how many are read at most (NULL: all)
--- Gives: the first that may be taken, and its key; if there is none, how many were read
+-- Gives: the first that may be taken, its key and its place; if there is none, how many were read
 CREATE OR REPLACE FUNCTION dialoq.scan_strict_jobs(
-    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_top integer,
-    OUT job_id bigint, OUT job_key text, OUT ready bigint)
+    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_past_order bigint, p_top integer,
+    OUT job_id bigint, OUT job_key text, OUT take_order bigint, OUT ready bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
     IF p_job_type IS NULL THEN
-        -- The first of those that are not held back is the first of its key.
-        SELECT f.job_id, f.job_key INTO job_id, job_key
+        SELECT f.job_id, f.job_key, f.take_order INTO scan_strict_jobs.job_id, scan_strict_jobs.job_key, scan_strict_jobs.take_order
         FROM (
-            SELECT j.job_id, j.job_key FROM dialoq.job AS j
-            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = -1
+            SELECT j.job_id, j.job_key, j.take_order FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = -1 AND j.take_order > p_past_order
             ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f
-        WHERE CASE WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE f.job_key <> ALL (p_blocked) END
+        WHERE CASE
+            WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked AND f.take_order = (
+                SELECT e.take_order FROM dialoq.job AS e
+                WHERE e.queue_id = p_queue_id AND e.job_key IS NULL AND e.state = 1 AND e.rank_from_top = -1
+                ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
+            ELSE f.job_key <> ALL (p_blocked) AND f.take_order = (
+                SELECT e.take_order FROM dialoq.job AS e
+                WHERE e.queue_id = p_queue_id AND e.job_key >= f.job_key AND e.state = 1 AND e.rank_from_top = -1
+                ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
+            END
         LIMIT 1;
-        IF job_id IS NULL THEN
+        IF scan_strict_jobs.job_id IS NULL THEN
             SELECT count(*) INTO ready
             FROM (
                 SELECT FROM dialoq.job AS j
-                WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = -1
+                WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = -1 AND j.take_order > p_past_order
                 ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f;
         END IF;
         RETURN;
     END IF;
-    SELECT f.job_id, f.job_key INTO job_id, job_key
+    SELECT f.job_id, f.job_key, f.take_order INTO scan_strict_jobs.job_id, scan_strict_jobs.job_key, scan_strict_jobs.take_order
     FROM (
         SELECT j.job_id, j.job_key, j.take_order FROM dialoq.job AS j
         WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = -1
+            AND j.take_order > p_past_order
         ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f
     WHERE CASE
-        WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked AND NOT EXISTS (
-            SELECT FROM dialoq.job AS e
-            WHERE e.queue_id = p_queue_id AND e.job_key IS NULL AND e.take_order < f.take_order AND e.state = 1 AND e.rank_from_top = -1)
-        ELSE f.job_key <> ALL (p_blocked) AND NOT EXISTS (
-            SELECT FROM dialoq.job AS e
-            WHERE e.queue_id = p_queue_id AND e.job_key = f.job_key AND e.take_order < f.take_order AND e.state = 1
-                AND e.rank_from_top = -1)
+        WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked AND f.take_order = (
+            SELECT e.take_order FROM dialoq.job AS e
+            WHERE e.queue_id = p_queue_id AND e.job_key IS NULL AND e.state = 1 AND e.rank_from_top = -1
+            ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
+        ELSE f.job_key <> ALL (p_blocked) AND f.take_order = (
+            SELECT e.take_order FROM dialoq.job AS e
+            WHERE e.queue_id = p_queue_id AND e.job_key >= f.job_key AND e.state = 1 AND e.rank_from_top = -1
+            ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
         END
     LIMIT 1;
-    IF job_id IS NULL THEN
+    IF scan_strict_jobs.job_id IS NULL THEN
         SELECT count(*) INTO ready
         FROM (
             SELECT FROM dialoq.job AS j
             WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = -1
+                AND j.take_order > p_past_order
             ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f;
     END IF;
 END $$;
 
 -- Reads the first ready job of each key of such a queue.
 -- Takes: as next_job; how many keys are read at most
--- Gives: the first that may be taken, and its key; how many keys were read
+-- Gives: the first that may be taken, its key and its place; how many keys were read
 CREATE OR REPLACE FUNCTION dialoq.first_strict_job(
     p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_top integer,
-    OUT job_id bigint, OUT job_key text, OUT heads integer)
+    OUT job_id bigint, OUT job_key text, OUT take_order bigint, OUT heads integer)
 LANGUAGE plpgsql AS $$
 DECLARE
     h record;
-    v_order bigint;
 BEGIN
     heads := 0;
     FOR h IN
@@ -205,19 +183,22 @@ BEGIN
         SELECT k.job_id, k.job_key, k.job_type, k.take_order FROM head AS k LIMIT p_top
     LOOP
         heads := heads + 1;
-        CONTINUE WHEN h.take_order > v_order OR h.job_type <> p_job_type OR h.job_key = ANY (p_blocked);
+        CONTINUE WHEN h.take_order > first_strict_job.take_order OR h.job_type <> p_job_type OR h.job_key = ANY (p_blocked);
         job_id := h.job_id;
         job_key := h.job_key;
-        v_order := h.take_order;
+        take_order := h.take_order;
     END LOOP;
     IF NOT p_is_keyless_blocked THEN
         SELECT j.job_id, j.job_type, j.take_order INTO h
         FROM dialoq.job AS j
         WHERE j.queue_id = p_queue_id AND j.job_key IS NULL AND j.state = 1 AND j.rank_from_top = -1
         ORDER BY j.queue_id, j.job_key, j.take_order LIMIT 1;
-        IF FOUND AND (v_order IS NULL OR h.take_order < v_order) AND (p_job_type IS NULL OR h.job_type = p_job_type) THEN
+        IF FOUND AND (first_strict_job.take_order IS NULL OR h.take_order < first_strict_job.take_order)
+            AND (p_job_type IS NULL OR h.job_type = p_job_type)
+        THEN
             job_id := h.job_id;
             job_key := NULL;
+            take_order := h.take_order;
         END IF;
     END IF;
 END $$;

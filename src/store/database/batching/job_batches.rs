@@ -210,12 +210,20 @@ impl Database {
         known.catalog.work_queue(queue).is_some_and(|queue| queue.settings.is_limited())
     }
 
+    /// Whether a batch of takes in line asks for more jobs than one take may: other hosts wait for its commit.
+    fn holds_the_line_for_long(&self, key: &BatchKey, batch: &[Asked]) -> bool {
+        let (BatchKey::TakeInLine(queue, _) | BatchKey::Claim(queue, _)) = key else { return false };
+        let count: i64 = batch.iter().filter_map(|asked| take(&asked.verb)).map(|take| take.count).sum();
+        count > SURE_COUNT && self.is_limited(queue)
+    }
+
     /// Does batch after batch, as long as verbs have gathered meanwhile.
     async fn run_asked(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, mut batch: Vec<Asked>) {
         while !batch.is_empty() {
             let asked = batch.len();
             match asked {
                 1 if !verb_batcher.search().is_long() => self.ask_one_by_one(batch).await,
+                _ if self.holds_the_line_for_long(&verb_batcher.key, &batch) => self.ask_one_by_one(batch).await,
                 _ => self.ask_together(&verb_batcher, batch).await,
             }
             batch = verb_batcher.batcher.next(asked).await;
