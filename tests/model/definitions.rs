@@ -24,10 +24,18 @@ pub(crate) fn definitions() -> Vec<Definition> {
         message_type("Nothing", Validation::Empty),
         message_type("Xml", Validation::WellFormedXml),
         message_type("Unlisted", Validation::None),
+        message_type("OfInitiators", Validation::None),
+        message_type("OfTargets", Validation::None),
         Definition::CreateContract {
             name: "C".into(),
             owner: None,
-            entries: vec![entry("Text", SentBy::Any), entry("Nothing", SentBy::Any), entry("Xml", SentBy::Any)],
+            entries: vec![
+                entry("Text", SentBy::Any),
+                entry("Nothing", SentBy::Any),
+                entry("Xml", SentBy::Any),
+                entry("OfInitiators", SentBy::Initiator),
+                entry("OfTargets", SentBy::Target),
+            ],
         },
         queue("QI"),
         queue("QT"),
@@ -77,5 +85,21 @@ pub(crate) fn alter_retry(queue: &str, attempts: u8, then: AfterRetries) -> Defi
     Definition::AlterQueue {
         name: queue.into(),
         options: QueueOptions { retry: Some(retry), ..QueueOptions::default() },
+    }
+}
+
+/// Makes, alters or drops one of three priorities.
+pub(crate) fn priority(place: usize, level: u8, alters: bool) -> Definition {
+    let name = format!("P{place}");
+    let mut set = PriorityOptions { level: Some(level.into()), ..PriorityOptions::default() };
+    match place {
+        0 => set.contract = Some(AnyOr::Name("C".into())),
+        1 => set.local_service = Some(AnyOr::Name("T".into())),
+        _ => set.remote_service = Some(AnyOr::Name("I".into())),
+    }
+    match (level, alters) {
+        (0, _) => Definition::DropBrokerPriority { name },
+        (_, true) => Definition::AlterBrokerPriority { name, set },
+        (_, false) => Definition::CreateBrokerPriority { name, set },
     }
 }

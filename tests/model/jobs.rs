@@ -28,11 +28,8 @@ const QUEUES: [(&str, WorkOrder, i64); 6] = [
     ("keys", WorkOrder::Fifo, 1),
     ("key_levels", WorkOrder::Priority, 1),
 ];
-const STRICT: usize = 1;
-/// Stores whose strict queues give a later job of a key to a take of its type.
-const LOOSE: [Store; 1] = [Store::Postgres];
 /// Stores whose strict queues do not hold back every job of a key while a cancel of one is not committed.
-const LOOSE_CANCELS: [Store; 2] = [Store::Postgres, Store::Mssql];
+const LOOSE_CANCELS: [Store; 1] = [Store::Mssql];
 /// Work schedules, of a queue each: name, place of the queue, cron line.
 const SCHEDULES: [(&str, usize, &str, Missed); 3] = [
     ("often", 0, "*/2 * * * * *", Missed::Once),
@@ -316,30 +313,25 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
 /// The step without what a loose store answers otherwise.
 fn loosened(store: Store, step: &Step) -> Step {
     let mut step = step.clone();
+    // On a server a take of a unit sees what the unit has changed, and a later verb what the take has: DIFFERENCE(reads-committed).
+    if store.is_server()
+        && let Step::Unit(ops) = &mut step
+    {
+        let is_take = |op: &Op| matches!(op, Op::Take { .. });
+        let begins_with_take = ops.first().is_some_and(is_take);
+        ops.retain(|op| is_take(op) == begins_with_take);
+    }
     if LOOSE_CANCELS.contains(&store) {
-        let ops: &mut [Op] = match &mut step {
-            Step::Do(place, op) => {
-                if let Op::Cancel(_) = op {
-                    *place = SESSIONS;
-                }
-                std::slice::from_mut(op)
-            }
+        match &mut step {
+            Step::Do(place, Op::Cancel(_)) => *place = SESSIONS,
             Step::Unit(ops) => {
                 for op in ops.iter_mut() {
                     if let Op::Cancel(place) = *op {
                         *op = Op::Report(place);
                     }
                 }
-                ops
             }
-            _ => &mut [],
-        };
-        for op in ops {
-            if let Op::Take { queue: STRICT, job_type, .. } = op
-                && LOOSE.contains(&store)
-            {
-                *job_type = None;
-            }
+            _ => {}
         }
     }
     step

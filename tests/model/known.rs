@@ -6,7 +6,7 @@ use dialoq::{ConversationHandle, Error, GroupId};
 use std::sync::Arc;
 use uuid::Uuid;
 
-const TYPES: [&str; 4] = ["Text", "Nothing", "Xml", "Unlisted"];
+pub(crate) const TYPES: [&str; 6] = ["Text", "Nothing", "Xml", "Unlisted", "OfInitiators", "OfTargets"];
 
 /// One side's ids of what the steps name by place; both sides learn them in the same order.
 #[derive(Default)]
@@ -51,12 +51,17 @@ impl Known {
 
     pub(crate) fn verb(&self, op: &Op, number: u64) -> Verb {
         match op {
-            Op::Dialog { from, to, related, lifetime } => Verb::BeginDialog(BeginDialog {
+            Op::Dialog { from, to, related, group, lifetime } => Verb::BeginDialog(BeginDialog {
                 from_service: ["I", "J"][*from].into(),
                 to_service: ["T", "U"][*to].into(),
                 addressee: Addressee::Anywhere,
                 contract: Some("C".into()),
-                related: related.map_or(Relation::None, |place| Relation::Conversation(self.handle(place))),
+                related: match (related, group) {
+                    (Some(place), _) => Relation::Conversation(self.handle(*place)),
+                    (None, Some(place)) if place.is_multiple_of(3) => Relation::Group(self.group(*place)),
+                    (None, Some(place)) => Relation::Group(GroupId(Uuid::from_u128((1 << 120) + *place as u128 % 4))),
+                    (None, None) => Relation::None,
+                },
                 lifetime_seconds: lifetime.map(i64::from),
                 encryption: false,
             }),

@@ -1,6 +1,6 @@
 //! One random run on both sides.
 
-use crate::definitions::{alter_retry, alter_service, definitions, service};
+use crate::definitions::{alter_retry, alter_service, definitions, priority, service};
 use crate::known::Known;
 use crate::ledger::{Entry, Ledger, Open};
 use crate::servers::{Database, Store};
@@ -179,6 +179,10 @@ impl Run {
             if own.is_some_and(|pair| self.named(op).iter().any(|handle| shows_it(pair, handle))) {
                 return true;
             }
+            // A group is gone at once with the last conversation that the transaction has ended.
+            if matches!(op, Op::Dialog { group: Some(_), .. }) && own.is_some_and(|pair| pair.has_ended) {
+                return true;
+            }
             // Conversations of a group are received in the order of their handles, and a server names targets by chance.
             if let Op::Move { conversation, .. } = op
                 && !self.begun.contains_key(&self.known.handle(*conversation))
@@ -337,6 +341,11 @@ impl Run {
                 }
                 self.define(vec![alter_retry(QUEUES[*queue], *attempts, *then)]).await
             }
+            Step::Poisonable(queue, on) => {
+                let options = QueueOptions { poison_message_handling: Some(*on), ..QueueOptions::default() };
+                self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
+            }
+            Step::Priority(place, level, alters) => self.define(vec![priority(*place, *level, *alters)]).await,
             Step::Letter(place, goes_back) => self.letter(*place, *goes_back).await,
             Step::BrokerEnabled(on) => {
                 let option = if *on { BrokerOption::EnableBroker } else { BrokerOption::DisableBroker };

@@ -1,5 +1,6 @@
 //! The steps of a random run. Conversations, groups and savepoints are named by their place among those seen so far.
 
+use crate::known::TYPES;
 use dialoq::protocol::definition::AfterRetries;
 use proptest::prelude::*;
 
@@ -36,6 +37,10 @@ pub(crate) enum Step {
     Letter(usize, bool),
     BrokerEnabled(bool),
     HonorPriority(bool),
+    /// Whether rollbacks turn the queue off.
+    Poisonable(usize, bool),
+    /// Makes, alters or drops a broker priority: which one, its level (0: drops it), whether it is altered.
+    Priority(usize, u8, bool),
     /// Moves a target service to another queue.
     MoveService(usize, usize),
     Break(Break),
@@ -64,6 +69,8 @@ pub(crate) enum Op {
         from: usize,
         to: usize,
         related: Option<usize>,
+        /// A group that was seen, or one of the caller's choice.
+        group: Option<usize>,
         lifetime: Option<u16>,
     },
     Send {
@@ -137,7 +144,9 @@ fn source() -> impl Strategy<Value = Source> {
 fn quiet_op() -> BoxedStrategy<Op> {
     prop_oneof![
         3 => (0..2usize, 0..2usize, prop::option::weighted(0.3, any::<usize>()))
-            .prop_map(|(from, to, related)| Op::Dialog { from, to, related, lifetime: None }),
+            .prop_map(|(from, to, related)| Op::Dialog { from, to, related, group: None, lifetime: None }),
+        1 => (0..2usize, 0..2usize, any::<usize>())
+            .prop_map(|(from, to, group)| Op::Dialog { from, to, related: None, group: Some(group), lifetime: None }),
         10 => (any::<usize>(), prop::option::weighted(0.15, any::<usize>()))
             .prop_map(|(first, second)| Op::Send { first, second, message_type: 0 }),
         3 => prop::collection::vec(any::<usize>().prop_map(|conversation| (conversation, 0)), 0..5).prop_map(Op::SendEach),
@@ -157,9 +166,9 @@ fn any_op() -> BoxedStrategy<Op> {
     prop_oneof![
         12 => quiet_op(),
         1 => (0..2usize, 0..2usize, 5..120u16)
-            .prop_map(|(from, to, seconds)| Op::Dialog { from, to, related: None, lifetime: Some(seconds) }),
-        2 => (any::<usize>(), 0..4usize).prop_map(|(first, message_type)| Op::Send { first, second: None, message_type }),
-        2 => prop::collection::vec((any::<usize>(), 0..4usize), 1..4).prop_map(Op::SendEach),
+            .prop_map(|(from, to, seconds)| Op::Dialog { from, to, related: None, group: None, lifetime: Some(seconds) }),
+        2 => (any::<usize>(), 0..TYPES.len()).prop_map(|(first, message_type)| Op::Send { first, second: None, message_type }),
+        2 => prop::collection::vec((any::<usize>(), 0..TYPES.len()), 1..4).prop_map(Op::SendEach),
         3 => (any::<usize>(), form).prop_map(|(conversation, form)| Op::End { conversation, form }),
         1 => any::<usize>().prop_map(|conversation| Op::Status { conversation }),
         1 => any::<usize>().prop_map(|group| Op::Release { group }),
@@ -205,6 +214,8 @@ fn quiet_step(op: BoxedStrategy<Op>, message_type: BoxedStrategy<usize>) -> impl
         1 => any::<bool>().prop_map(Step::HonorPriority),
         1 => (0..2usize, 0..QUEUES.len()).prop_map(|(service, queue)| Step::MoveService(service, queue)),
         1 => (0..QUEUES.len()).prop_map(Step::Poison),
+        1 => (0..QUEUES.len(), prop::bool::weighted(0.7)).prop_map(|(queue, on)| Step::Poisonable(queue, on)),
+        2 => (0..3usize, 0..11u8, any::<bool>()).prop_map(|(place, level, alters)| Step::Priority(place, level, alters)),
         1 => Just(Step::Restart),
     ]
 }
@@ -221,7 +232,7 @@ fn gives_up() -> impl Strategy<Value = Step> {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let any_type = prop_oneof![6 => Just(0), 1 => 0..4usize].boxed();
+    let any_type = prop_oneof![6 => Just(0), 1 => 0..TYPES.len()].boxed();
     prop_oneof![
         48 => quiet_step(any_op(), any_type),
         2 => breaks(),
