@@ -30,6 +30,9 @@ const TAKE_WAIT: Duration = Duration::from_secs(60);
 /// How long an activated reader waits for its next job before it leaves; as that of a queue of messages.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
 
+/// How long a report waits before it is made again, if another session holds the row of its job.
+const PAUSE_WHILE_LOCKED: Duration = Duration::from_millis(50);
+
 /// Set between the taking of a job and its handler.
 const BEFORE_HANDLER: &str = "dialoq_before_handler";
 
@@ -487,7 +490,8 @@ impl<T: Send + 'static> Reader<T> {
         };
         let (reason, then) = match ended {
             Ended::Done(result) => {
-                let completed = match complete(broker, &job, result).await {
+                let lease = self.lease(&job);
+                let completed = match while_locked(lease, || complete(broker, &job, result.clone())).await {
                     Err(error) if self.is_completed(&job, &error).await => Ok(()),
                     completed => completed,
                 };
@@ -499,7 +503,8 @@ impl<T: Send + 'static> Reader<T> {
             Ended::Failed(reason, then) => (reason, then),
         };
         self.note_failure(&job, &reason);
-        match report_failure(broker, &job, reason, then).await {
+        let report = || report_failure(broker, &job, reason.clone(), then);
+        match while_locked(self.lease(&job), report).await {
             Err(error) if !is_lost(&error) => return Err(error),
             // A job that was lost meanwhile has failed already.
             Ok(_) | Err(_) => {}
@@ -623,6 +628,21 @@ async fn complete(act: &impl Act, job: &Job, result: Option<Vec<u8>>) -> Result<
     match result {
         Some(result) => act.complete_job_with(job, result).await,
         None => act.complete_job(job).await,
+    }
+}
+
+/// Makes a report on a leased job again while another session holds the row of the job, for the length of a lease at most. On a
+/// server a take holds it to its commit, if it read the row just before this job was taken. Where commits took more than 100 ms, a
+/// job whose handler had succeeded came back at the end of its lease, or was dead.
+async fn while_locked<T, F: Future<Output = Result<T>>>(lease: Duration, report: impl Fn() -> F) -> Result<T> {
+    let begun = tokio::time::Instant::now();
+    loop {
+        match report().await {
+            Err(error) if error.code() == Code::JOB_LOCKED && begun.elapsed() < lease => {
+                tokio::time::sleep(PAUSE_WHILE_LOCKED).await;
+            }
+            done => return done,
+        }
     }
 }
 

@@ -170,6 +170,43 @@ pub(crate) fn a_take_that_stays_open_keeps_no_job_of_another(store: Store) {
     });
 }
 
+/// A take may hold the row of a job that another one has taken just before, to its commit, and commits may be slow.
+pub(crate) fn a_worker_reports_again_while_another_session_holds_the_row(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        let other = connect(database.url()).await;
+        broker.execute("CREATE WORK QUEUE w WITH MAX_ATTEMPTS = 1").await.unwrap();
+        let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+        let held = std::sync::Arc::new(tokio::sync::Notify::new());
+        let is_held = held.clone();
+        let worker = broker.worker(W, move |context: dialoq::work::Context, _: String| {
+            begun.send(context.job.taken.job).unwrap();
+            let is_held = is_held.clone();
+            async move {
+                is_held.notified().await;
+                Ok::<_, String>(())
+            }
+        });
+        let running = worker.start();
+        broker.push_job(W, &"a".to_owned()).await.unwrap();
+        let job = begins.recv().await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        let lock = format!("SELECT FROM dialoq.job WHERE job_id = {job} FOR UPDATE");
+        transaction.batch_execute(&lock).await.unwrap();
+        held.notify_one();
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        // Refused after the first wait, and made again.
+        for waits in [1, 0, 1] {
+            while number(&other, waiting).await != waits {}
+        }
+        transaction.rollback().await.unwrap();
+        while running.done().completed == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(number(&other, "SELECT count(*) FROM dialoq.job").await, 0, "it is done");
+        running.stop().await;
+    });
+}
+
 /// What keeps a report from a job, as `lock_job` finds it after it has waited in vain.
 async fn in_the_way_of_a_report(client: &Client, taken: TakenJob) -> String {
     let look = format!("SELECT dialoq.check_job({}, {}, dialoq.current_time_utc())", taken.job, taken.token);
