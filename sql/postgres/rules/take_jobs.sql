@@ -304,7 +304,7 @@ END $$;
 -- Takes the jobs of a queue with limits, or the oldest ones: after each job the next one is chosen anew. The jobs are marked
 -- as taken, so that the limits count them; the caller writes the rest of their rows. Other sessions wait for the end of this, so its
 -- time is in proportion to the jobs: a search goes on behind the job that was taken last, and the limits are read once. When each
--- search began at the first job and each job was counted anew, a take of 5,000 jobs lasted 10 s, in which every other take of the
+-- search began at the first job and each job was counted again, a take of 5,000 jobs lasted 10 s, in which every other take of the
 -- queue was refused.
 -- Gives: where the rows of the jobs are, in the order of their queue; notices
 CREATE OR REPLACE FUNCTION dialoq.take_one_by_one(
