@@ -75,11 +75,11 @@ fn main() {
     let url = given.as_deref().or(own.as_ref().map(Database::url)).expect("one of them").to_owned();
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     println!(
-        "{} callers in all, durability full, 256 bytes, {} rounds of {:?}, medians; {} {}",
+        "{} callers in all, durability full, 256 bytes, {} rounds of {:?}, medians; {}; {}",
         size.callers,
         size.rounds,
         size.length,
-        env!("CARGO_PKG_VERSION"),
+        machine(),
         runtime.block_on(settings(&url)).expect("the server answers")
     );
     for row in ROWS.into_iter().filter(|row| asked.is_empty() || asked.iter().any(|asked| asked == row)) {
@@ -93,11 +93,20 @@ fn main() {
     }
 }
 
+/// What is measured, and where.
+fn machine() -> String {
+    let log = ["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "--short", "HEAD"];
+    let commit = Command::new("git").args(log).output().ok().filter(|output| output.status.success());
+    let commit = commit.map_or("unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("dialoq {} (commit {commit}), {cores} cores, {}", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH)
+}
+
 async fn settings(url: &str) -> Result<String> {
     let broker = Broker::open(url).await?;
     let rows = broker
         .query(
-            "SELECT current_setting('server_version') || ', fsync ' || current_setting('fsync') || ', synchronous_commit '
+            "SELECT 'PostgreSQL ' || current_setting('server_version') || ', fsync ' || current_setting('fsync') || ', synchronous_commit '
                 || current_setting('synchronous_commit') AS settings",
             (),
         )
