@@ -274,6 +274,9 @@ pub(crate) fn a_recheck_waits_for_the_transaction_with_the_latest_number(store: 
         broker.send(handle, "//t/Word", "first").await.unwrap();
         broker.send(other, "//t/Word", "first").await.unwrap();
         broker.close().await.unwrap();
+        // A turn before the first request ever: its id is not passed over.
+        client.batch_execute(TURN).await.unwrap();
+        settle(&client).await;
         client.batch_execute("SELECT * FROM dialoq.receive_batch('server', ARRAY[1, 1])").await.unwrap();
         let targets = "SELECT conversation_handle::text, conversation_group_id::text FROM dialoq.conversation_endpoint
             WHERE NOT is_initiator ORDER BY endpoint_id";

@@ -201,8 +201,8 @@ BEGIN
     IF g.latest = g.floor AND (g.next_at > v_now OR NOT dialoq.reads_dead_rows()) THEN
         RETURN;
     END IF;
-    -- Before this transaction has its number.
-    SELECT s.last_value INTO v_last_recheck FROM dialoq.unsettled_unsettled_id_seq AS s;
+    -- Before this transaction has its number. The first id that a sequence will give is its last value too.
+    SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END INTO v_last_recheck FROM dialoq.unsettled_unsettled_id_seq AS s;
     -- Another session is taking this step, or has taken it.
     PERFORM FROM dialoq.ready_generation AS n WHERE n.turn = g.turn FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
