@@ -145,7 +145,7 @@ verbs! {
         related_conversation Uuid(dialog.related.conversation()), related_group Uuid(dialog.related.group()),
         lifetime_seconds BigInt(dialog.lifetime_seconds), encryption Bool(dialog.encryption),
         conversation_handle NewId(1usize), conversation_id NewId(2usize), conversation_group_id NewId(0usize)
-    ) -> ResultForm::Began, [8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005], alone;
+    ) -> ResultForm::Began, [8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005], batched("begin_batch");
 
     SEND = "send", "SEND ON CONVERSATION, one conversation":
     Verb::Send { handles, message_type, body, trace } if handles.len() == 1 => (
@@ -189,7 +189,7 @@ verbs! {
     Verb::EndConversation { handle, form } => (
         conversation_handle Uuid(handle.0), error_code Int(form.error_code()), description Text(form.description()),
         cleanup Bool(matches!(form, EndForm::Cleanup))
-    ) -> ResultForm::StateBefore, [8424, 8426, 8427, 60005], alone;
+    ) -> ResultForm::StateBefore, [8424, 8426, 8427, 60005], batched("end_batch");
 
     BEGIN_CONVERSATION_TIMER = "begin_conversation_timer", "BEGIN CONVERSATION TIMER":
     Verb::BeginConversationTimer { handle, timeout_seconds } => (
@@ -331,7 +331,7 @@ pub enum Addressee {
 
 impl Addressee {
     /// As the statement writes it; `None` if it leaves it out.
-    pub(super) fn instance(&self) -> Option<&str> {
+    pub(crate) fn instance(&self) -> Option<&str> {
         match self {
             Self::Anywhere => None,
             Self::CurrentDatabase => Some("CURRENT DATABASE"),

@@ -6,6 +6,7 @@ mod batches_mssql;
 mod claims;
 mod damaged;
 mod databases;
+mod dialog_batches;
 mod enlisting;
 mod enlisting_mssql;
 mod errors;
@@ -80,6 +81,9 @@ fn main() -> ExitCode {
             a_batch_numbers_its_messages_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
             a_row_that_a_sender_keeps_hides_no_other_group a_batch_passes_over_no_older_message_of_a_conversation
             a_batch_passes_over_no_message_that_came_back;
+        Postgres dialog_batches: a_batch_begins_what_is_plain_and_leaves_the_rest
+            a_batch_ends_what_is_plain_and_leaves_the_rest first_messages_go_among_others_in_a_batch
+            what_is_left_of_a_batch_is_done_alone;
         Postgres claims: a_claim_holds_its_group_without_a_transaction_of_the_server
             a_transaction_that_does_more_takes_the_lock_before_those_that_wait
             a_lost_session_ends_its_claims_and_loses_no_message an_old_claim_becomes_a_transaction_of_the_server

@@ -49,6 +49,9 @@ const VERBS: &[(u64, &str)] = &[
     ),
     (16, POLL),
     (16, "SELECT * FROM dialoq.tick()"),
+    (1, "SELECT * FROM handle AS h, dialoq.end_conversation(h.handle) WHERE h.id = 1"),
+    (16, "SELECT * FROM dialoq.end_batch($handles)"),
+    (1, "SELECT * FROM dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', p_contract => '//t/Talk')"),
 ];
 
 const POLL: &str = "SELECT * FROM dialoq.poll()";

@@ -313,6 +313,8 @@ impl Run {
             Step::Do(place, op) => self.op(*place, op).await,
             Step::Unit(ops) => self.unit(ops).await,
             Step::Sends(sends) => self.sends(sends).await,
+            Step::Begins(begins) => self.begins(begins).await,
+            Step::Ends(ends) => self.ends(ends).await,
             Step::Receives(queue, tops) => self.receives(*queue, tops).await,
             Step::Advance(seconds) => {
                 self.clock.advance(Duration::from_secs(u64::from(*seconds)));

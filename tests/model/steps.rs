@@ -25,6 +25,10 @@ pub(crate) enum Step {
     Unit(Vec<Op>),
     /// SENDs of so many callers at once: the conversation and the message type of each.
     Sends(Vec<(usize, usize)>),
+    /// Conversations that so many callers begin at once: the services of each.
+    Begins(Vec<(usize, usize)>),
+    /// ENDs of so many callers at once: the conversation of each.
+    Ends(Vec<usize>),
     /// RECEIVEs of so many callers at once from a queue: TOP of each.
     Receives(usize, Vec<Option<u8>>),
     Advance(u16),
@@ -203,6 +207,7 @@ fn quiet_step(op: BoxedStrategy<Op>, message_type: BoxedStrategy<usize>) -> impl
         24 => (0..=SESSIONS, op.clone()).prop_map(|(place, op)| Step::Do(place, op)),
         3 => prop::collection::vec(op, 2..5).prop_map(Step::Unit),
         4 => prop::collection::vec((any::<usize>(), message_type), 2..9).prop_map(Step::Sends),
+        2 => prop::collection::vec((0..2usize, 0..2usize), 2..7).prop_map(Step::Begins),
         3 => (0..QUEUES.len(), prop::collection::vec(prop::option::weighted(0.5, 0..4u8), 2..7))
             .prop_map(|(queue, tops)| Step::Receives(queue, tops)),
         2 => (1..30u16).prop_map(Step::Advance),
@@ -237,6 +242,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         48 => quiet_step(any_op(), any_type),
         2 => breaks(),
         1 => gives_up(),
+        2 => prop::collection::vec(any::<usize>(), 2..6).prop_map(Step::Ends),
         2 => (any::<usize>(), prop::bool::weighted(0.8)).prop_map(|(place, goes_back)| Step::Letter(place, goes_back)),
     ]
 }

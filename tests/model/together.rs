@@ -10,7 +10,7 @@
 //!   batch may pass over what is older: DIFFERENCE(oldest-in-batches).
 
 use crate::run::{Run, same, shown};
-use crate::steps::{Op, QUEUES, SESSIONS};
+use crate::steps::{Form, Op, QUEUES, SESSIONS};
 use dialoq::act::Perform;
 use dialoq::internals::core::Effects;
 use dialoq::protocol::{Message, Outcome, ReceiveFrom, Verb};
@@ -26,7 +26,7 @@ impl Run {
     /// is left out: DIFFERENCE(reads-committed).
     pub(crate) async fn unit(&mut self, ops: &[Op]) -> Result<(), String> {
         let (mut model_unit, mut unit, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut done_with, mut has_sent) = (Vec::new(), false);
+        let (mut done_with, mut has_sent, mut has_ended) = (Vec::new(), false, false);
         for op in ops {
             let named = self.named(op);
             if self.store().is_server() {
@@ -40,6 +40,11 @@ impl Run {
                 {
                     continue;
                 }
+                // A group whose only conversation has ended is new at once, and may be another service's.
+                if has_ended && matches!(op, Op::Dialog { group: Some(_), .. }) {
+                    continue;
+                }
+                has_ended |= matches!(op, Op::End { .. });
                 // A new level or group shows at once, too.
                 has_sent |= matches!(op, Op::Reprioritise { .. } | Op::Move { .. } | Op::Release { .. });
                 if matches!(op, Op::Send { .. } | Op::SendEach(_) | Op::End { .. }) {
@@ -188,6 +193,76 @@ impl Run {
             let model = self.submit(model_verbs[place].clone())?;
             self.agree(&verbs[place], numbers[place], &model, &outcomes[place])
                 .map_err(|why| format!("of {} SENDs at once that of caller {place}: {why}", verbs.len()))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn begins(&mut self, begins: &[(usize, usize)]) -> Result<(), String> {
+        let ops: Vec<Op> = begins
+            .iter()
+            .map(|(from, to)| Op::Dialog { from: *from, to: *to, related: None, group: None, lifetime: None })
+            .collect();
+        let model_verbs: Vec<Verb> = ops.iter().map(|op| self.model_known.verb(op, 0)).collect();
+        let verbs: Vec<Verb> = ops.iter().map(|op| self.known.verb(op, 0)).collect();
+        let outcomes = self.at_once(&verbs).await;
+        for (place, outcome) in outcomes.iter().enumerate() {
+            let model = self.submit(model_verbs[place].clone())?;
+            self.agree(&verbs[place], 0, &model, outcome)
+                .map_err(|why| format!("of {} BEGINs at once that of caller {place}: {why}", verbs.len()))?;
+            if let Ok(Outcome::Began { handle, group, .. }) = outcome {
+                self.begun.insert(*handle, SESSIONS);
+                self.begun_in.insert(*handle, *group);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn ends(&mut self, ends: &[usize]) -> Result<(), String> {
+        let (mut model_verbs, mut verbs, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+        for place in ends {
+            let op = Op::End { conversation: *place, form: Form::Plain };
+            let (model_verb, verb) = (self.model_known.verb(&op, 0), self.known.verb(&op, 0));
+            // No outcome shows which of the two sides was first.
+            let handle = self.known.handle(*place);
+            if self.both_sides(&[handle]).iter().any(|side| handles.contains(side)) {
+                continue;
+            }
+            if self.probe(model_verb.clone()).is_some() {
+                model_verbs.push(model_verb);
+                verbs.push(verb);
+                handles.push(handle);
+            }
+        }
+        if verbs.len() < 2 {
+            return Ok(());
+        }
+        // The conversations of both sides, some of which this side has not seen.
+        let failed = |error: Error| format!("{error:?}");
+        let endpoints =
+            format!("SELECT conversation_handle, conversation_id FROM {}", self.store().view("conversation_endpoints"));
+        let mut conversations = HashMap::new();
+        for row in &self.broker.query(endpoints, ()).await.map_err(failed)?.rows {
+            let of = |column| row.get::<String>(column).map(|id| id.to_lowercase()).map_err(failed);
+            conversations.insert(of("conversation_handle")?, of("conversation_id")?);
+        }
+        let before = self.orders_above(0).await?.keys().next_back().copied().unwrap_or_default();
+        let outcomes = self.at_once(&verbs).await;
+        let mut arrived = HashMap::new();
+        for (order, key) in self.orders_above(before).await? {
+            if let Key::Error(handle) = key
+                && let Some(conversation) = conversations.get(&handle.to_lowercase())
+            {
+                arrived.insert(conversation.clone(), order);
+            }
+        }
+        let at =
+            |place: &usize| conversations.get(&handles[*place].to_string()).and_then(|id| arrived.get(id)).copied();
+        let mut order: Vec<usize> = (0..verbs.len()).collect();
+        order.sort_by_key(|place| at(place).unwrap_or_default());
+        for place in order {
+            let model = self.submit(model_verbs[place].clone())?;
+            self.agree(&verbs[place], 0, &model, &outcomes[place])
+                .map_err(|why| format!("of {} ENDs at once that of caller {place}: {why}", verbs.len()))?;
         }
         Ok(())
     }

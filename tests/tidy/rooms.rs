@@ -36,6 +36,9 @@ const ONLY_IN_CORE: &[(&str, &str)] = &[
 pub(crate) const CLAIMS: [&str; 6] =
     ["claim", "claim_batch", "commit_claims", "hold_group", "release_claims", "take_claim"];
 
+/// Batches of beginnings and ends of conversations (`Dialect::has_dialog_batches`), likewise.
+pub(crate) const DIALOG_BATCHES: [&str; 2] = ["begin_batch", "end_batch"];
+
 /// The names of the files right in a folder.
 fn names(folder: &str, extension: &str) -> BTreeSet<String> {
     let folder = root().join(folder);
@@ -98,10 +101,14 @@ fn a_rule_has_the_same_file_name_in_the_core_and_in_sql() {
 #[test]
 fn the_two_databases_have_the_same_files_of_rules_and_verbs() {
     for folder in ["rules", "verbs"] {
-        // Batches of jobs (Dialect::has_job_batches) and later notes (Dialect::notes_later) are for PostgreSQL alone.
+        // Batches of jobs and of dialogs (Dialect::has_job_batches, has_dialog_batches) and later notes (Dialect::notes_later) are for
+        // PostgreSQL alone.
         let mut of_postgres = scripts("postgres", folder);
         of_postgres.retain(|name| {
-            !name.ends_with("_job_batch") && name != "commit_receives" && !CLAIMS.contains(&name.as_str())
+            !name.ends_with("_job_batch")
+                && name != "commit_receives"
+                && !DIALOG_BATCHES.contains(&name.as_str())
+                && !CLAIMS.contains(&name.as_str())
         });
         assert_eq!(
             of_postgres,

@@ -150,11 +150,13 @@ fn both_databases_declare_what_the_table_declares() {
 fn both_databases_let_the_same_roles_call_a_routine() {
     for role in ["dialoq_user", "dialoq_admin"] {
         let mut postgres = called_by("postgres", role);
-        // Batches of jobs (Dialect::has_job_batches) and later notes (Dialect::notes_later) are for PostgreSQL alone.
+        // Batches of jobs and of dialogs (Dialect::has_job_batches, has_dialog_batches) and later notes (Dialect::notes_later) are for
+        // PostgreSQL alone.
         // SQL Server has no type for JSON that every version knows.
         let only_there = ["commit_receives", "send_json"];
         postgres.retain(|name| !name.ends_with("_job_batch") && !only_there.contains(&name.as_str()));
         postgres.retain(|name| !crate::rooms::CLAIMS.contains(&name.as_str()));
+        postgres.retain(|name| !crate::rooms::DIALOG_BATCHES.contains(&name.as_str()));
         assert_eq!(postgres, called_by("mssql", role), "{role}");
     }
     let verbs: BTreeSet<String> = routines().map(|verb| verb.name.to_owned()).collect();
@@ -196,7 +198,8 @@ fn page_of_verbs() -> String {
         let errors = if errors.is_empty() { "none".to_owned() } else { errors.join(", ") };
         let _ = writeln!(page, "\nGives {gives}. Errors: {errors}.");
         if let Some(batch) = verb.batch {
-            let on = if batch.ends_with("_job_batch") { " on PostgreSQL" } else { "" };
+            let is_there_only = batch.ends_with("_job_batch") || crate::rooms::DIALOG_BATCHES.contains(&batch);
+            let on = if is_there_only { " on PostgreSQL" } else { "" };
             let _ = writeln!(page, "Calls outside a transaction go together as `{batch}`{on}.");
         }
         if verb.reads_only {

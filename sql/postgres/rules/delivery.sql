@@ -111,6 +111,82 @@ BEGIN
     RETURN v_id;
 END $$;
 
+-- Sends the first messages of conversations, those of a list whose target can be made at once, each with its message, in one statement.
+-- The others are for dispatch. The caller holds their groups' locks and has checked the messages: nothing is wrong with them, and no
+-- copy is to be kept. The transaction has a number.
+-- Takes: the places of the list that are meant, each endpoint once; by place the endpoint and its message
+-- Gives: the places of those sent, with the queues of their targets
+CREATE OR REPLACE FUNCTION dialoq.send_first(
+    p_places integer[], p_endpoint_ids bigint[], p_message_type_ids integer[], p_bodies bytea[], p_traces text[], p_message_ids uuid[])
+RETURNS TABLE (place integer, queue_id integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+    b record;
+    v_latest bigint;
+BEGIN
+    SELECT coalesce(n.manual_now, clock_timestamp()) AS now, n.service_broker_guid::text AS guid, n.is_broker_enabled,
+        EXISTS (SELECT FROM dialoq.conversation_priority) AS has_priorities INTO b
+    FROM dialoq.broker AS n;
+    IF NOT b.is_broker_enabled THEN
+        RETURN;
+    END IF;
+    SELECT n.latest INTO v_latest FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1;
+    RETURN QUERY
+    WITH first AS MATERIALIZED (
+        SELECT i.place, e.*, t.*, dialoq.next_id() AS handle, dialoq.next_id() AS group_id,
+            nextval('dialoq.conversation_endpoint_endpoint_id_seq') AS target_id,
+            nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order,
+            (CASE WHEN b.has_priorities THEN dialoq.level_for(e.service_contract_id, t.service_id, e.service) ELSE 5 END)::smallint AS priority
+        FROM unnest(p_places) AS i (place)
+        CROSS JOIN LATERAL (
+            SELECT c.endpoint_id, c.conversation_id, c.service_contract_id, c.lifetime, c.far_service, s.name AS service
+            FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
+            WHERE c.endpoint_id = p_endpoint_ids[i.place] AND c.state = 'SO' AND c.is_initiator AND NOT c.is_peer_known AND NOT c.is_system
+                AND (c.due_at IS NULL OR c.due_at > b.now) AND (c.far_broker_instance IS NULL OR c.far_broker_instance = b.guid)
+                AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
+                AND 'SO' = (SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f)
+                AND NOT EXISTS (SELECT FROM dialoq.send_counter AS n WHERE n.endpoint_id = c.endpoint_id OFFSET 0)
+            OFFSET 0
+        ) AS e
+        CROSS JOIN LATERAL (
+            SELECT s.service_id, q.queue_id AS queue
+            FROM dialoq.service AS s
+            JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+            JOIN dialoq.service_contract_usage AS u ON u.service_id = s.service_id AND u.service_contract_id = e.service_contract_id
+            WHERE s.name = e.far_service AND q.is_enqueue_enabled AND q.queue_id > 0
+            OFFSET 0
+        ) AS t
+    ), made AS (
+        -- As make_target.
+        INSERT INTO dialoq.conversation_endpoint (
+            endpoint_id, conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
+            far_service, state, priority, lifetime, receive_sequence, is_peer_known, is_system,
+            is_quarantined, begun_at, due_at)
+        OVERRIDING SYSTEM VALUE
+        SELECT f.target_id, f.handle, f.conversation_id, f.group_id, f.service_id, f.service_contract_id, false,
+            f.service, 'CO', f.priority, f.lifetime, 0, true, false,
+            false, b.now, CASE WHEN f.lifetime < b.now + interval '7300 days' THEN f.lifetime END
+        FROM first AS f
+    ), counted AS (
+        INSERT INTO dialoq.send_counter (endpoint_id, bucket, send_sequence)
+        SELECT f.endpoint_id, 0, 1 FROM first AS f UNION ALL SELECT f.target_id, 0, 0 FROM first AS f
+    ), spoken AS (
+        UPDATE dialoq.conversation_endpoint AS c SET state = 'CO', is_peer_known = true FROM first AS f WHERE c.endpoint_id = f.endpoint_id
+    ), sent AS (
+        INSERT INTO dialoq.queue_message (
+            queuing_order, endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
+        OVERRIDING SYSTEM VALUE
+        SELECT f.queuing_order, f.target_id, 0, 0, p_message_type_ids[f.place], coalesce(p_message_ids[f.place], gen_random_uuid()), b.now,
+            CASE WHEN length(p_bodies[f.place]) > 0 THEN p_bodies[f.place] END, p_traces[f.place]
+        FROM first AS f
+    ), ready AS (
+        -- As add_ready, for groups that are new.
+        INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+        SELECT f.queue, 10 - f.priority, f.queuing_order, f.group_id, v_latest FROM first AS f
+    )
+    SELECT f.place, f.queue FROM first AS f;
+END $$;
+
 -- A message or an end reaches the other endpoint.
 CREATE OR REPLACE FUNCTION dialoq.arrive(
     p_from bigint, p_to bigint, p_sequence bigint, p_message_type_id integer, p_message_id uuid, p_body bytea, p_trace text,

@@ -133,6 +133,45 @@ BEGIN
     RETURN v_notices;
 END $$;
 
+-- Writes the EndDialogs that have arrived into the rows of endpoints that speak and have nothing else pending and nothing unsent, all in
+-- one statement. The caller holds the locks of their groups.
+-- Gives: the endpoints that are left, for apply_pending
+CREATE OR REPLACE FUNCTION dialoq.apply_ends(p_endpoint_ids bigint[], p_now timestamptz) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_done bigint[];
+BEGIN
+    WITH ended AS MATERIALIZED (
+        SELECT e.endpoint_id, e.next, s.counter, s.sequence
+        FROM unnest(p_endpoint_ids) AS i (endpoint_id)
+        CROSS JOIN LATERAL (
+            SELECT c.endpoint_id, (
+                SELECT m.sequence + 1 FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 2 AND m.message_type_id IN (1, 2, 3)) AS next
+            FROM dialoq.conversation_endpoint AS c
+            CROSS JOIN LATERAL dialoq.first_system(c.endpoint_id) AS f
+            WHERE c.endpoint_id = i.endpoint_id AND c.state = 'CO' AND f.message_type_id = 2 AND NOT c.is_system AND c.rollbacks = 0
+                AND (c.due_at IS NULL OR c.due_at > p_now)
+                AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
+            OFFSET 0
+        ) AS e
+        LEFT JOIN LATERAL dialoq.send_position(e.endpoint_id) AS s ON true
+    ), put AS (
+        -- As put_state.
+        UPDATE dialoq.conversation_endpoint AS c
+        SET state = 'DI', receive_sequence = e.next,
+            due_at = least(c.retry_at, dialoq.next_due('DI', c.lifetime, c.dialog_timer, c.security_timestamp, NULL, p_now))
+        FROM ended AS e WHERE c.endpoint_id = e.endpoint_id
+    ), touched AS (
+        UPDATE dialoq.send_counter AS n SET send_sequence = e.sequence FROM ended AS e WHERE n.ctid = e.counter
+    )
+    SELECT array_agg(e.endpoint_id) INTO v_done FROM ended AS e;
+    IF v_done IS NULL THEN
+        RETURN p_endpoint_ids;
+    END IF;
+    RETURN ARRAY(SELECT i.id FROM unnest(p_endpoint_ids) AS i (id) WHERE NOT i.id = ANY (v_done));
+END $$;
+
 -- Writes the state of an endpoint. The caller holds the group's lock.
 CREATE OR REPLACE FUNCTION dialoq.put_state(p_endpoint_id bigint, p_state text, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -271,4 +310,72 @@ BEGIN
             WHERE p.endpoint_id = v_peer.endpoint_id;
         END IF;
     END IF;
+END $$;
+
+-- Begins dialogs in new groups: those of a list whose arguments are plain, so no other conversation or group, and no broker but this
+-- one. The others, what is wrong among them, are for begin_dialog_conversation. The transaction has a number.
+-- Takes: of each its arguments, and ids, of which no handle and no group is there twice
+-- Gives: of each whether it has begun; notices
+CREATE OR REPLACE FUNCTION dialoq.begin_plain(
+    p_from_services text[], p_to_services text[], p_broker_instances text[], p_contracts text[], p_lifetimes_s bigint[],
+    p_conversation_handles uuid[], p_conversation_ids uuid[], p_conversation_group_ids uuid[], OUT are_begun boolean[], OUT notices text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_nil CONSTANT uuid := '00000000-0000-0000-0000-000000000000';
+    v_keeps_locks boolean := coalesce(current_setting('dialoq.session_locks', true) = '1', false);
+    v_are_ours boolean[];
+    v_begun uuid[];
+    v_due timestamptz;
+BEGIN
+    -- The locks come first: the statement behind them sees whether a group is new.
+    v_are_ours := ARRAY(
+        SELECT pg_try_advisory_xact_lock(dialoq.group_key(g.id))
+            AND (NOT v_keeps_locks OR pg_try_advisory_lock(dialoq.group_key(g.id)))
+        FROM unnest(p_conversation_group_ids) WITH ORDINALITY AS g (id, place)
+        ORDER BY g.place);
+    WITH begun AS (
+        INSERT INTO dialoq.conversation_endpoint (
+            conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
+            far_service, far_broker_instance, state, priority, lifetime, receive_sequence, is_peer_known,
+            is_system, is_quarantined, begun_at, due_at)
+        SELECT i.handle, i.conversation_id, i.group_id, s.service_id, c.service_contract_id, true,
+            i.to_service, CASE WHEN i.instance IS NOT NULL THEN b.service_broker_guid::text END, 'SO',
+            CASE WHEN b.has_priorities THEN dialoq.level_for(c.service_contract_id, s.service_id, i.to_service) ELSE 5 END,
+            l.lifetime, 0, false,
+            false, false, b.now, CASE WHEN l.lifetime < b.now + interval '7300 days' THEN l.lifetime END
+        FROM (
+            SELECT coalesce(b.manual_now, clock_timestamp()) AS now, b.service_broker_guid,
+                EXISTS (SELECT FROM dialoq.conversation_priority) AS has_priorities
+            FROM dialoq.broker AS b
+            OFFSET 0
+        ) AS b
+        CROSS JOIN unnest(p_from_services, p_to_services, p_broker_instances, p_contracts, p_lifetimes_s, p_conversation_handles,
+                p_conversation_ids, p_conversation_group_ids, v_are_ours)
+            AS i (from_service, to_service, instance, contract, lifetime_s, handle, conversation_id, group_id, is_ours)
+        CROSS JOIN LATERAL (
+            SELECT s.service_id FROM dialoq.service AS s WHERE s.name = i.from_service
+            OFFSET 0
+        ) AS s
+        CROSS JOIN LATERAL (
+            SELECT c.service_contract_id FROM dialoq.service_contract AS c
+            WHERE c.name = coalesce(i.contract, 'DEFAULT') AND NOT c.is_dropped
+            OFFSET 0
+        ) AS c
+        CROSS JOIN LATERAL (
+            SELECT b.now + coalesce(i.lifetime_s, 2147483647) * interval '1 second' AS lifetime
+            WHERE coalesce(i.lifetime_s, 2147483647) BETWEEN 1 AND 2147483647
+        ) AS l
+        WHERE i.is_ours AND length(i.to_service) BETWEEN 1 AND 256 AND (i.instance IS NULL OR i.instance = 'CURRENT DATABASE')
+            AND i.handle <> v_nil AND i.conversation_id <> v_nil AND i.group_id <> v_nil
+            AND NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = i.group_id OFFSET 0)
+            -- Else the conversation would be the other side of an existing one.
+            AND NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_id = i.conversation_id OFFSET 0)
+        ON CONFLICT DO NOTHING
+        RETURNING conversation_handle, due_at
+    )
+    SELECT array_agg(b.conversation_handle), min(b.due_at) INTO v_begun, v_due FROM begun AS b;
+    are_begun := ARRAY(
+        SELECT coalesce(h.handle = ANY (v_begun), false)
+        FROM unnest(p_conversation_handles) WITH ORDINALITY AS h (handle, place) ORDER BY h.place);
+    notices := dialoq.due_notice(v_due);
 END $$;

@@ -47,6 +47,8 @@ DECLARE
     v_queues integer[];
     v_tops smallint[];
     v_orders bigint[];
+    -- The first messages of conversations, whose other side is made here.
+    v_firsts integer[] := '{}';
     v_row record;
     v_lock record;
     v_sent record;
@@ -339,7 +341,18 @@ BEGIN
         v_notices := CASE WHEN v_queues[1] = ALL (v_queues) THEN 'q:' || v_queues[1]::text ELSE (
             SELECT string_agg(DISTINCT 'q:' || q.id::text, ' ') FROM unnest(v_queues) AS q (id)) END;
     END IF;
-    IF cardinality(v_places) = v_count THEN
+    IF v_is_enabled AND v_places IS NULL OR cardinality(v_places) < v_count THEN
+        SELECT coalesce(array_agg(f.place), '{}'), concat_ws(' ', v_notices, string_agg(DISTINCT 'q:' || f.queue_id::text, ' '))
+        INTO v_firsts, v_notices
+        FROM dialoq.send_first(ARRAY(
+                SELECT i.place::integer FROM unnest(v_endpoints, v_are_ours, v_type_ids) WITH ORDINALITY AS i (endpoint_id, is_ours, type_id, place)
+                WHERE i.is_ours AND i.type_id IS NOT NULL AND (i.place = ANY (v_places)) IS NOT TRUE
+                    AND array_position(v_endpoints, i.endpoint_id) = i.place
+                    AND array_position(v_endpoints, i.endpoint_id, i.place::integer + 1) IS NULL
+                ORDER BY i.place
+            ), v_endpoints, v_type_ids, p_message_bodies, p_traces, p_message_ids) AS f;
+    END IF;
+    IF coalesce(cardinality(v_places), 0) + cardinality(v_firsts) = v_count THEN
         v_notices := dialoq.publish_notices(v_notices);
         RETURN QUERY SELECT 0, NULL::integer, NULL::text, v_notices;
         RETURN;
@@ -355,7 +368,7 @@ BEGIN
         FROM unnest(p_conversation_handles, p_message_type_names, p_message_bodies, p_traces, p_body_faults, p_message_ids)
             WITH ORDINALITY AS i (handle, type_name, body, trace, fault, id, place)
         LEFT JOIN dialoq.message_type AS t ON t.name = coalesce(i.type_name, 'DEFAULT') AND NOT t.is_dropped
-        WHERE v_places IS NULL OR NOT i.place = ANY (v_places)
+        WHERE (v_places IS NULL OR NOT i.place = ANY (v_places)) AND NOT i.place = ANY (v_firsts)
         ORDER BY i.place
     LOOP
         IF NOT dialoq.is_body_fault(v_row.fault) THEN

@@ -18,6 +18,8 @@ pub struct Dialect {
     pub has_batches: bool,
     /// Whether it has the batches of work queues (`push_job_batch` and its like).
     pub has_job_batches: bool,
+    /// Whether it has the batches of beginnings and ends of conversations (`begin_batch`, `end_batch`).
+    pub has_dialog_batches: bool,
     /// Whether a receive of an open transaction may be noted later than at once (`commit_receives`).
     pub notes_later: bool,
     /// Whether a session can claim messages for transactions of all callers (`claim_batch`).
@@ -94,7 +96,7 @@ pub struct Reads {
 /// The dialect whose texts are in that module of [`crate::sql`].
 #[cfg(any(feature = "mssql", feature = "postgres"))]
 macro_rules! dialect {
-    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, has_job_batches: $has_job_batches:literal, notes_later: $notes_later:literal, has_claims: $has_claims:literal, texts: $texts:expr) => {{
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, has_job_batches: $has_job_batches:literal, has_dialog_batches: $has_dialog_batches:literal, notes_later: $notes_later:literal, has_claims: $has_claims:literal, texts: $texts:expr) => {{
         use crate::sql::{Script, $name as texts};
         use crate::store::database::dialect::{Dialect, Install, Reads};
         Dialect {
@@ -109,6 +111,7 @@ macro_rules! dialect {
             drop: texts::DROP,
             has_batches: $has_batches,
             has_job_batches: $has_job_batches,
+            has_dialog_batches: $has_dialog_batches,
             notes_later: $notes_later,
             has_claims: $has_claims,
             install: Install {

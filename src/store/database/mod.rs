@@ -34,7 +34,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
-use batching::{batcher, claim_batches, job_batches, receive_batches, send_batches};
+use batching::{batcher, claim_batches, dialog_batches, job_batches, receive_batches, send_batches};
 use calls::rows;
 use definitions::catalog;
 use installation::install;
@@ -77,6 +77,8 @@ struct Database {
     beyond_pool: tx::ConnectionsBeyondPool,
     outbox: publish::Outbox,
     sends: batcher::Batcher<send_batches::Sending>,
+    begins: batcher::Batcher<dialog_batches::Asked>,
+    ends: batcher::Batcher<dialog_batches::Asked>,
     receives: receive_batches::Receives,
     jobs: job_batches::JobBatches,
     maintenance: maintenance::Maintenance,
@@ -153,6 +155,8 @@ impl DatabaseStore {
             beyond_pool: tx::ConnectionsBeyondPool::default(),
             outbox: publish::Outbox::default(),
             sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
+            begins: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
+            ends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
             receives: receive_batches::Receives::new(kinds.clone(), options.gathering.clone()),
             jobs: job_batches::JobBatches::new(kinds, options.gathering),
             maintenance: maintenance::Maintenance::new(clock.clone()),

@@ -88,6 +88,7 @@ pub static DIALECT: Dialect = dialect!(
     call: texts::client::CALL,
     stop: texts::install::STOP,
     has_job_batches: false,
+    has_dialog_batches: false,
     notes_later: false,
     has_claims: false,
     texts: crate::store::store_texts!(mssql)

@@ -97,6 +97,7 @@ pub static DIALECT: Dialect = dialect!(
     call: texts::install::CALL,
     stop: "",
     has_job_batches: true,
+    has_dialog_batches: true,
     notes_later: true,
     has_claims: true,
     texts: crate::store::store_texts!(postgres)

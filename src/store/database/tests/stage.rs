@@ -20,6 +20,7 @@ static DIALECT: Dialect = Dialect {
     drop: "",
     has_batches: false,
     has_job_batches: false,
+    has_dialog_batches: false,
     notes_later: true,
     has_claims: false,
     install: Install {

@@ -59,6 +59,7 @@ impl Database {
                 self.clone().receive_in_batch(&queue, top, work).await?
             }
             verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_in_batch(verb, work).await?,
+            verb if self.goes_with_dialogs(&verb) => self.begin_or_end_in_batch(verb, work).await?,
             verb if self.goes_in_batch(&verb, false) => self.ask_in_batch(verb, None, Some(work)).await?,
             verb => {
                 let (_here, caller) = caller::present();
