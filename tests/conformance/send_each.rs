@@ -49,6 +49,39 @@ case!(many_messages_of_many_conversations, [281], async |t| {
     assert_eq!(t.receive("QT").await?[0].message_sequence_number, 3);
 });
 
+case!(a_list_arrives_in_its_order, [281], async |t| {
+    // Conversations that have spoken, new ones, and one with two messages.
+    let (new, spoken, twice, last) = (t.dialog().await?, t.pair().await?, t.dialog().await?, t.dialog().await?);
+    for list in [
+        vec![(new, "Text", "a"), (spoken.initiator, "Text", "b"), (last, "Text", "c")],
+        vec![
+            (twice, "Text", "d"),
+            (new, "Text", "e"),
+            (twice, "Text", "f"),
+            (last, "Text", "g"),
+            (spoken.initiator, "Text", "h"),
+        ],
+    ] {
+        send_each(&t.broker, &list).await?;
+        let mut found = Vec::new();
+        loop {
+            let batch = t.receive("QT").await?;
+            if batch.is_empty() {
+                break;
+            }
+            found.extend(batch.texts());
+        }
+        // A RECEIVE takes all of a conversation, the one with the oldest message first.
+        let first = |handle| list.iter().position(|(other, ..)| *other == handle);
+        let mut wanted = list.clone();
+        wanted.sort_by_key(|(handle, ..)| first(*handle));
+        assert_eq!(found, wanted.iter().map(|(_, _, text)| *text).collect::<Vec<_>>());
+    }
+    let (one, two) = (t.dialog().await?, t.dialog().await?);
+    send_each(&t.broker, &[(two, "Text", "i"), (one, "Text", "j")]).await?;
+    assert_eq!([t.receive("QT").await?.texts(), t.receive("QT").await?.texts()], [["i"], ["j"]]);
+});
+
 case!(a_list_of_none_and_of_one, [281], async |t| {
     send_each(&t.broker, &[]).await?;
     let tx = t.begin().await?;

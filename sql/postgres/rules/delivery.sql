@@ -114,10 +114,12 @@ END $$;
 -- Sends the first messages of conversations, those of a list whose target can be made at once, each with its message, in one statement.
 -- The others are for dispatch. The caller holds their groups' locks and has checked the messages: nothing is wrong with them, and no
 -- copy is to be kept. The transaction has a number.
--- Takes: the places of the list that are meant, each endpoint once; by place the endpoint and its message
--- Gives: the places of those sent, with the queues of their targets
+-- Takes: the places of the list that are meant, each endpoint once; by place the endpoint and its message; whether all are to be sent or
+--     none
+-- Gives: the places of those sent, with the queues of their targets; they arrive in the order of the places
 CREATE OR REPLACE FUNCTION dialoq.send_first(
-    p_places integer[], p_endpoint_ids bigint[], p_message_type_ids integer[], p_bodies bytea[], p_traces text[], p_message_ids uuid[])
+    p_places integer[], p_endpoint_ids bigint[], p_message_type_ids integer[], p_bodies bytea[], p_traces text[], p_message_ids uuid[],
+    p_is_all_or_none boolean)
 RETURNS TABLE (place integer, queue_id integer)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -132,7 +134,7 @@ BEGIN
     END IF;
     SELECT n.latest INTO v_latest FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1;
     RETURN QUERY
-    WITH first AS MATERIALIZED (
+    WITH possible AS MATERIALIZED (
         SELECT i.place, e.*, t.*, dialoq.next_id() AS handle, dialoq.next_id() AS group_id,
             nextval('dialoq.conversation_endpoint_endpoint_id_seq') AS target_id,
             nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order,
@@ -156,6 +158,8 @@ BEGIN
             WHERE s.name = e.far_service AND q.is_enqueue_enabled AND q.queue_id > 0
             OFFSET 0
         ) AS t
+    ), first AS MATERIALIZED (
+        SELECT p.* FROM possible AS p WHERE NOT p_is_all_or_none OR cardinality(p_places) = (SELECT count(*) FROM possible)
     ), made AS (
         -- As make_target.
         INSERT INTO dialoq.conversation_endpoint (

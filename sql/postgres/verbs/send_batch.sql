@@ -1,6 +1,7 @@
 -- SENDs of different callers in one transaction. One that is refused leaves the others alone and writes nothing.
 -- Takes: for each its handle, message type (NULL is DEFAULT), body, trace context, the fault that its caller found in the
---     body, and message id; the version of the definitions the bodies were checked with
+--     body, and message id; the version of the definitions the bodies were checked with; whether they are one caller's, and arrive in
+--     the order of the list also if they are on different conversations
 -- Gives: if all were sent, one row without an error_number; else for each item, from 0: error_number (NULL: sent; -1: another
 --     transaction holds the group, do it alone), error_message; notices in the first row
 -- Errors: 1205, 60005, 60026, 60033; of an item also those of send
@@ -8,7 +9,7 @@
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.send_batch(
     p_conversation_handles uuid[], p_message_type_names text[], p_message_bodies bytea[], p_traces text[],
-    p_body_faults text[], p_message_ids uuid[], p_catalog_version bigint DEFAULT NULL)
+    p_body_faults text[], p_message_ids uuid[], p_catalog_version bigint DEFAULT NULL, p_is_ordered boolean DEFAULT false)
 RETURNS TABLE (item integer, error_number integer, error_message text, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
@@ -49,6 +50,7 @@ DECLARE
     v_orders bigint[];
     -- The first messages of conversations, whose other side is made here.
     v_firsts integer[] := '{}';
+    v_possible integer[];
     v_row record;
     v_lock record;
     v_sent record;
@@ -295,6 +297,9 @@ BEGIN
                 ON g.endpoint_id = p.endpoint_id AND g.given = p.plain;
         END IF;
     END IF;
+    IF p_is_ordered AND cardinality(v_places) < v_count THEN
+        v_places := NULL;
+    END IF;
     IF v_places IS NOT NULL THEN
         -- The numbers are given here, so that the rows are inserted in the order of the places.
         v_orders := ARRAY(SELECT nextval('dialoq.queue_message_queuing_order_seq') FROM unnest(v_places));
@@ -341,16 +346,18 @@ BEGIN
         v_notices := CASE WHEN v_queues[1] = ALL (v_queues) THEN 'q:' || v_queues[1]::text ELSE (
             SELECT string_agg(DISTINCT 'q:' || q.id::text, ' ') FROM unnest(v_queues) AS q (id)) END;
     END IF;
-    IF v_is_enabled AND v_places IS NULL OR cardinality(v_places) < v_count THEN
-        SELECT coalesce(array_agg(f.place), '{}'), concat_ws(' ', v_notices, string_agg(DISTINCT 'q:' || f.queue_id::text, ' '))
-        INTO v_firsts, v_notices
-        FROM dialoq.send_first(ARRAY(
-                SELECT i.place::integer FROM unnest(v_endpoints, v_are_ours, v_type_ids) WITH ORDINALITY AS i (endpoint_id, is_ours, type_id, place)
-                WHERE i.is_ours AND i.type_id IS NOT NULL AND (i.place = ANY (v_places)) IS NOT TRUE
-                    AND array_position(v_endpoints, i.endpoint_id) = i.place
-                    AND array_position(v_endpoints, i.endpoint_id, i.place::integer + 1) IS NULL
-                ORDER BY i.place
-            ), v_endpoints, v_type_ids, p_message_bodies, p_traces, p_message_ids) AS f;
+    IF v_is_enabled AND (v_places IS NULL OR cardinality(v_places) < v_count) THEN
+        v_possible := ARRAY(
+            SELECT i.place::integer FROM unnest(v_endpoints, v_are_ours, v_type_ids) WITH ORDINALITY AS i (endpoint_id, is_ours, type_id, place)
+            WHERE i.is_ours AND i.type_id IS NOT NULL AND (i.place = ANY (v_places)) IS NOT TRUE
+                AND array_position(v_endpoints, i.endpoint_id) = i.place
+                AND array_position(v_endpoints, i.endpoint_id, i.place::integer + 1) IS NULL
+            ORDER BY i.place);
+        IF cardinality(v_possible) = v_count OR cardinality(v_possible) > 0 AND p_is_ordered IS NOT TRUE THEN
+            SELECT coalesce(array_agg(f.place), '{}'), concat_ws(' ', v_notices, string_agg(DISTINCT 'q:' || f.queue_id::text, ' '))
+            INTO v_firsts, v_notices
+            FROM dialoq.send_first(v_possible, v_endpoints, v_type_ids, p_message_bodies, p_traces, p_message_ids, p_is_ordered IS TRUE) AS f;
+        END IF;
     END IF;
     IF coalesce(cardinality(v_places), 0) + cardinality(v_firsts) = v_count THEN
         v_notices := dialoq.publish_notices(v_notices);

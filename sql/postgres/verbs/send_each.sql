@@ -223,7 +223,7 @@ BEGIN
     END IF;
     FOR v_row IN
         SELECT b.item, b.error_number, b.error_message, b.notices
-        FROM dialoq.send_batch(p_conversation_handles, v_types, v_bodies, v_traces, v_faults, v_ids, p_catalog_version) AS b
+        FROM dialoq.send_batch(p_conversation_handles, v_types, v_bodies, v_traces, v_faults, v_ids, p_catalog_version, true) AS b
     LOOP
         IF v_row.error_number = -1 THEN
             RAISE EXCEPTION 'a conversation of this list was moved to another group at the same moment; run the transaction again'
