@@ -280,6 +280,8 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
             WorkOption::Order(order),
             WorkOption::History(order != WorkOrder::Lifo),
             WorkOption::Number(WorkNumber::MaxTakenPerKey, of_key),
+            // It is made of the number of the job, and a push that finds its unique key in use takes a number on a server.
+            WorkOption::Number(WorkNumber::RetryJitterPercent, 0),
         ],
     });
     run.define(definitions.to_vec()).await?;
