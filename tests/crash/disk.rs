@@ -36,6 +36,10 @@ async fn strike(prepared: &Path, fault: Fault, nth: u64) -> bool {
         Ok(store) => {
             let ended = load(&store, &mut done).await;
             let closed = store.close().await;
+            if let (Ok(()), Err(failure)) = (&ended, &closed) {
+                // Everything was acknowledged before, and the caller would take its work for undone.
+                assert_eq!(failure.code(), Code::STORE_POISONED, "{what}: only the close has failed: {failure}");
+            }
             if let Some(failure) = ended.err().or(closed.err()) {
                 assert!(disk.has_struck(), "{what}: {failure}");
                 assert!(is_expected(failure.code()), "{what}: {failure}");

@@ -14,7 +14,7 @@ use super::recent::Recent;
 use super::state::{SqlCommit, State};
 use super::{board, read};
 use crate::catalog::Catalog;
-use crate::core::{MessageRow, ReadRow, Taken, TransmissionRow};
+use crate::core::{Change, MessageRow, ReadRow, Taken, TransmissionRow};
 use crate::error::{Code, Error, Result};
 use crate::protocol::work::TakenJob;
 use crate::store::ActivityBoard;
@@ -33,6 +33,9 @@ const MOST_REDELIVERED_BYTES: usize = 16 * 1024 * 1024;
 /// How long another program may hold the write lock before that is worth a warning, and how often it is repeated.
 const BUSY_WARNING: Duration = Duration::from_secs(1);
 const BUSY_WARNING_EVERY: Duration = Duration::from_secs(20);
+
+/// The counters, and the row of marks of work queues that differs from the one in the file, as they are when all is written.
+type ExactMarks = ((u64, u64, u64), Option<Change>);
 
 /// How long a close waits for readers that hold the log back.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(1);
@@ -633,9 +636,23 @@ impl Engine {
             }
             (state.core.counters(), state.core.exact_work_marks())
         };
-        let mut last = Batch { marks: Some(exact.0), changes: exact.1.into_iter().collect(), ..Batch::default() };
-        self.begin(&write)?;
-        board::clear(&write).map_err(writing)?;
+        // All that was acknowledged is in the log and synced. A failure from here on costs the next opening some work; as the
+        // error of the close, callers took it for that of their own work and did it again. Damage is reported all the same.
+        let Err(error) = self.leave_tidy(&mut write, exact) else { return Ok(()) };
+        write.roll_back();
+        if [Code::STORE_DAMAGED, Code::STORE_CHANGED].contains(&error.code()) {
+            return Err(error);
+        }
+        tracing::warn!(%error, "the file could not be tidied at its close; the next opening does it, and nothing is lost");
+        Ok(())
+    }
+
+    /// Leaves exact marks and an empty log.
+    fn leave_tidy(&self, write: &mut WriteSide, (counters, work_marks): ExactMarks) -> Result<()> {
+        let changes = work_marks.into_iter().collect();
+        let mut last = Batch { marks: Some(counters), changes, ..Batch::default() };
+        self.begin(write)?;
+        board::clear(write).map_err(writing)?;
         write.commit(&mut last)?;
         if self.readers.is_some() {
             // A reader of another program may hold the log back; the next opening writes it into the tables then.
