@@ -481,8 +481,8 @@ impl Tx {
     /// # Errors
     /// 60020 the transaction has ended; 60022 the user's own SQL failed; the code of a verb that failed after its
     /// future had been dropped, unless [`Tx::rollback_to`] has undone it; the store's own. After any error nothing of
-    /// the transaction has happened, except when the store has lost its disk (60015, 60018): then a reopen shows the
-    /// outcome.
+    /// the transaction has happened, except after 60031, which says that it may have, and when the store has lost its
+    /// disk (60015, 60018): then a reopen shows the outcome.
     pub async fn commit(self) -> Result<()> {
         let mut state = self.state.into_inner();
         state.finish_abandoned().await;

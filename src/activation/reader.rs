@@ -89,6 +89,10 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
         };
         match served {
             Ok(()) => failures = 0,
+            // The connection, or the process that owned the file, has gone; the next transaction gets another.
+            Err(error) if error.code() == Code::COMMIT_UNKNOWN => {
+                tracing::warn!(queue = %session.queue(), %error, "it is unknown whether a transaction was committed");
+            }
             // The store itself is unusable, so the reader ends.
             Err(error) if error.kind() == ErrorKind::Store => return Err(error.into()),
             Err(error) => {

@@ -216,7 +216,7 @@ codes! {
     /// The CRON or the TIME_ZONE of a work schedule is not usable.
     BAD_CRON = 60045, Input;
     /// The process that owned the database file ended during the call. Another takes over; what was not committed in a
-    /// transaction may have happened or not.
+    /// transaction may have happened or not. A commit under way fails with [`Code::COMMIT_UNKNOWN`].
     OWNER_GONE = 60046, Conflict;
     /// A message was received as often as the retry policy of its queue allows, and never committed.
     RETRIES_USED_UP = 60047, State;

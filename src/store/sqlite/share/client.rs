@@ -1,11 +1,11 @@
 //! The connection of a guest to the owner: calls and their answers, and what the owner reports by itself.
 
 use super::connection::Connection;
-use super::frame::{self, Answer, Call, FrameBuffer, FromOwner, QueueNews, Readers, Request};
+use super::frame::{self, Answer, Call, FrameBuffer, FromOwner, QueueNews, Readers, Request, TxStep};
 use super::session::taken_jobs;
 #[cfg(unix)]
 use super::spin::{Polling, Spin, has_spare_core};
-use super::{blocking, lock, owner_gone, unexpected};
+use super::{blocking, commit_unknown, lock, owner_gone, unexpected};
 use crate::catalog::{Catalog, fold_name};
 use crate::error::{Code, Error, Result};
 use crate::protocol::work::WorkVerb;
@@ -279,9 +279,8 @@ impl Client {
             waiting.is_lost = true;
             std::mem::take(&mut waiting.callers)
         };
-        for (_, caller) in callers {
-            let _ = caller.send((0, Err(owner_gone())));
-        }
+        // Each caller finds that no answer comes.
+        drop(callers);
         self.room.close();
         // A transaction that outlives its connection keeps nothing open.
         self.connection.end();
@@ -419,8 +418,8 @@ impl Client {
         }
         let mut pending = Pending { client: self, id, receiver: Some(receiver) };
         let (definitions, answer) = match &mut pending.receiver {
-            Some(receiver) => receiver.await.unwrap_or_else(|_| (0, Err(owner_gone()))),
-            None => (0, Err(owner_gone())),
+            Some(receiver) => receiver.await.unwrap_or_else(|_| (0, Err(unanswered(call)))),
+            None => (0, Err(unanswered(call))),
         };
         pending.receiver = None;
         if is_alone {
@@ -504,6 +503,13 @@ impl Client {
             _ => {}
         }
     }
+}
+
+/// The error of a call that was sent and has no answer. A commit may have happened: with an error that can be tried again, its
+/// caller would do it twice.
+fn unanswered(call: &Call) -> Error {
+    let is_commit = matches!(call, Call::InTx { step: TxStep::Commit, .. });
+    if is_commit { commit_unknown() } else { owner_gone() }
 }
 
 /// The owner has not done it: the next owner is asked.

@@ -6,7 +6,7 @@
 //! tries again to own the file ([`membership`]): one succeeds, reads the file and listens; the others connect to it.
 //!
 //! [`SharedStore`] hides the change from those above the seam: the board of activity stays, so receivers go on waiting. A
-//! call that was under way fails with 60046; a call that comes during the change waits for its end.
+//! call that was under way fails with 60046, a commit with 60031; a call that comes during the change waits for its end.
 
 mod ask;
 mod client;
@@ -50,6 +50,15 @@ fn owner_gone() -> Error {
         Code::OWNER_GONE,
         "the process that owned the database file ended during the call, or closed it; another process takes over. A \
          transaction that was not committed is rolled back, what was sent without one may have happened or not",
+    )
+}
+
+/// The error of a commit whose owner has gone before it answered.
+fn commit_unknown() -> Error {
+    Error::new(
+        Code::COMMIT_UNKNOWN,
+        "the process that owned the database file ended while a commit was under way; it is unknown whether it happened. \
+         Another process takes over: check, or give the unit an id of its own, which can be tried again",
     )
 }
 

@@ -229,7 +229,8 @@ impl StoreTx for SharedTx {
         Box::pin(async move {
             let done = open.commit().await;
             // Nothing was to be committed.
-            done.or_else(|error| if is_untouched && error.code() == Code::OWNER_GONE { Ok(()) } else { Err(error) })
+            let is_gone = |code| [Code::OWNER_GONE, Code::COMMIT_UNKNOWN].contains(&code);
+            done.or_else(|error| if is_untouched && is_gone(error.code()) { Ok(()) } else { Err(error) })
         })
     }
 

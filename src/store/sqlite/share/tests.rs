@@ -621,6 +621,47 @@ async fn a_call_after_the_owner_has_said_that_it_closes_is_not_sent() {
     running.await.unwrap();
 }
 
+/// An error that can be tried again would have the caller do it twice.
+#[tokio::test]
+async fn a_commit_whose_owner_ends_before_it_answers_is_unknown() {
+    let _limit = crate::testing::limit();
+    for is_sent in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (owner, client) = connected(folder.path()).await;
+        let running = tokio::spawn({
+            let client = client.clone();
+            async move { client.run().await }
+        });
+        let mut sent = FrameBuffer::default();
+        let mut tx = RemoteTx::new(client.clone());
+        let (done, ()) = tokio::join!(tx.execute(dialog()), async {
+            let id = until_request(&owner, &mut sent).await;
+            let answer = Ok(Answer::Outcomes(vec![Outcome::Group(None).into()]));
+            tell(&owner, &FromOwner::Answer { id, definitions: 0, answer }).await;
+        });
+        done.unwrap();
+        let commit: Box<dyn StoreTx> = Box::new(tx);
+        let error = match is_sent {
+            true => {
+                let ends = async {
+                    until_request(&owner, &mut sent).await;
+                    drop(owner);
+                };
+                let (done, ()) = tokio::join!(commit.commit(), ends);
+                running.await.unwrap();
+                done.unwrap_err()
+            }
+            false => {
+                drop(owner);
+                running.await.unwrap();
+                commit.commit().await.unwrap_err()
+            }
+        };
+        let expected = if is_sent { (Code::COMMIT_UNKNOWN, false) } else { (Code::OWNER_GONE, true) };
+        assert_eq!((error.code(), error.is_retryable()), expected, "sent: {is_sent}; {error}");
+    }
+}
+
 /// Whatever is no socket is not replaced by one.
 #[cfg(unix)]
 #[tokio::test]
