@@ -160,7 +160,14 @@ impl<'a> Sender<'a> {
         };
         if let Err(error) = committed {
             self.dialog = before;
-            let message = format!("nothing from {first} to {last} was sent: {}", error.message());
+            let why = error.message();
+            let message = match error.code() {
+                // A commit whose sync failed may be in the log of an embedded store.
+                Code::COMMIT_UNKNOWN | Code::STORE_IO => {
+                    format!("it is unknown whether {first} to {last} were sent: {why}")
+                }
+                _ => format!("nothing from {first} to {last} was sent: {why}"),
+            };
             return Err(Error::new(error.code(), message).caused_by(error).into());
         }
         let ends_all = ends_all && !done.is_empty();
