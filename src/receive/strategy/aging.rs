@@ -22,7 +22,8 @@ const CLASSES: [&str; LEVELS] =
 /// exact. So a message is overtaken against the rule at most once by each other level.
 ///
 /// Bound: a message of level `l` is ahead of all that come more than `(10 - l) * per_level` after it, except for one
-/// receive of each other level. With `per_level` zero it is first come, first served.
+/// receive of each other level. With `per_level` zero it is first come, first served. If a receive of its level finds
+/// nothing while a message is held by another reader, or its group pauses, its age counts from that receive.
 pub fn aging(queue: impl Into<Arc<str>>, per_level: Duration) -> Aging {
     Aging { queue: queue.into(), per_level, top: Some(1), none_before: [Timestamp(i64::MIN); LEVELS] }
 }
@@ -45,13 +46,15 @@ impl Aging {
     }
 
     /// The levels in the order they are tried.
-    fn order(&self) -> [u8; LEVELS] {
+    fn order(&self, now: Timestamp) -> [u8; LEVELS] {
         let mut order = [10, 9, 8, 7, 6, 5, 4, 3, 2, 1];
-        let per_level_us = i64::try_from(self.per_level.as_micros()).unwrap_or(i64::MAX);
+        // Without a limit: the longest period is still strict priority.
+        let per_level_us = i128::try_from(self.per_level.as_micros()).unwrap_or(i128::MAX / 16);
         // Stable: among equals the higher level goes first.
         order.sort_by_key(|&level| {
-            let head_start_us = per_level_us.saturating_mul(i64::from(level));
-            self.none_before[usize::from(level) - 1].0.saturating_sub(head_start_us)
+            // A clock that was set back gives new messages earlier moments than those recorded.
+            let none_before = self.none_before[usize::from(level) - 1].min(now);
+            i128::from(none_before.0) - per_level_us * i128::from(level)
         });
         order
     }
@@ -74,8 +77,8 @@ impl Strategy for Aging {
         check_queue(catalog, &self.queue)
     }
 
-    fn plan(&self, _now: Timestamp) -> Plan {
-        let attempts = self.order().into_iter().map(|level| {
+    fn plan(&self, now: Timestamp) -> Plan {
+        let attempts = self.order(now).into_iter().map(|level| {
             let from = ReceiveFrom::Levels { lowest: level, highest: level };
             ClassAttempt::new(CLASSES[usize::from(level) - 1], self.queue.clone(), from, self.top)
         });
@@ -83,11 +86,13 @@ impl Strategy for Aging {
     }
 
     fn served(&mut self, served: Served) {
-        let order = self.order();
+        let order = self.order(served.planned_at);
         let empty = served.found.map_or(LEVELS, |found| found.attempt.min(LEVELS));
+        for known in &mut self.none_before {
+            *known = (*known).min(served.planned_at);
+        }
         for level in &order[..empty] {
-            let known = &mut self.none_before[usize::from(*level) - 1];
-            *known = (*known).max(served.planned_at);
+            self.none_before[usize::from(*level) - 1] = served.planned_at;
         }
         if let Some(found) = served.found
             && let Some(level) = order.get(found.attempt)
@@ -100,6 +105,7 @@ impl Strategy for Aging {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Found;
     use super::super::rig::{Rig, Taken};
     use super::*;
     use proptest::prelude::{prop, prop_assert, proptest};
@@ -146,8 +152,93 @@ mod tests {
         assert!(order[10..].windows(2).all(|pair| pair[0].level >= pair[1].level));
     }
 
+    #[test]
+    fn the_longest_period_is_strict_priority() {
+        let mut rig = Rig::new(1);
+        for n in 0..100 {
+            rig.send(0, "q", 1 + (n % 10) as u8, n);
+        }
+        let order = rig.run(aging("q", Duration::MAX));
+        assert!(order.windows(2).all(|pair| pair[0].level >= pair[1].level), "{order:?}");
+    }
+
+    /// A message with the moment that the clock showed when it was enqueued, and when it is on offer.
+    #[derive(Debug, Clone)]
+    struct Late {
+        level: u8,
+        enqueued: i64,
+        /// By a clock that is never set back.
+        on_offer: i64,
+    }
+
+    /// Receives one message each millisecond; the clock is set back once. Gives the messages in the order served, each with
+    /// the time by the steady clock.
+    fn serve(mut strategy: Aging, mut waiting: Vec<Late>, clock: impl Fn(i64) -> i64) -> Vec<(Late, i64)> {
+        let (mut order, mut steady) = (Vec::new(), 0);
+        while !waiting.is_empty() {
+            let planned_at = Timestamp(clock(steady) * 1000);
+            let plan = strategy.plan(planned_at);
+            let found = plan.attempts.iter().enumerate().find_map(|(attempt, tried)| {
+                let ReceiveFrom::Levels { lowest, .. } = tried.receive.from else {
+                    unreachable!("aging asks for levels")
+                };
+                let is_ready = |late: &Late| late.level == lowest && late.on_offer <= steady;
+                Some((attempt, waiting.iter().position(is_ready)?))
+            });
+            let report = found.map(|(attempt, place)| {
+                let oldest = Timestamp(waiting[place].enqueued * 1000);
+                Found { attempt, messages: 1, level: waiting[place].level, oldest }
+            });
+            strategy.served(Served { planned_at, found: report });
+            if let Some((_, place)) = found {
+                order.push((waiting.remove(place), steady));
+            }
+            steady += 1;
+        }
+        order
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_starves_no_level() {
+        // Level 10 was empty until the clock was set back by an hour; level 1 always has messages.
+        let clock = |steady: i64| if steady < 100 { 3_600_000 + steady } else { steady };
+        let mut waiting: Vec<Late> = (0..2000).map(|n| Late { level: 1, enqueued: clock(n), on_offer: n }).collect();
+        waiting.push(Late { level: 10, enqueued: clock(500), on_offer: 500 });
+        waiting.sort_by_key(|late| late.on_offer);
+        let order = serve(aging("q", Duration::from_millis(20)), waiting, clock);
+        let (_, at) = order.iter().find(|(late, _)| late.level == 10).unwrap();
+        assert!(*at <= 502, "a message of level 10 waited from 500 to {at}");
+    }
+
     proptest! {
         #![proptest_config(crate::seeds::config(256))]
+
+        /// A message that was hidden counts from when it was on offer: as one held by another reader that gave it back, or
+        /// a job whose time had not come.
+        #[test]
+        fn a_message_that_was_hidden_is_overtaken_as_if_it_came_when_it_was_on_offer(
+            arrivals in prop::collection::vec((0_i64..400, 1_u8..=10, prop::option::of(0_i64..300)), 1..300),
+            per_level_ms in prop::option::of(0_i64..60),
+        ) {
+            let per_level = per_level_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.unsigned_abs()));
+            let mut waiting: Vec<Late> = arrivals
+                .into_iter()
+                .map(|(enqueued, level, hidden)| Late { level, enqueued, on_offer: enqueued + hidden.unwrap_or(0) })
+                .collect();
+            waiting.sort_by_key(|late| late.enqueued);
+            let order = serve(aging("q", per_level), waiting, |steady| steady);
+            let rank = |moment: i64, level: u8| i128::from(moment) - i128::from(level) * per_level.as_millis() as i128;
+            for (place, (message, _)) in order.iter().enumerate() {
+                for level in (1..=10).filter(|level| *level != message.level) {
+                    let against = order[..place]
+                        .iter()
+                        .filter(|(other, at)| other.level == level && *at >= message.on_offer)
+                        .filter(|(other, _)| rank(other.enqueued, level) > rank(message.on_offer, message.level))
+                        .count();
+                    prop_assert!(against <= 1, "level {level} overtook {message:?} {against} times");
+                }
+            }
+        }
 
         /// A message is overtaken against the rule at most once by each other level.
         #[test]
