@@ -39,8 +39,10 @@ use failure::{Failure, command_line};
 use globals::Globals;
 pub(crate) use interrupt::Interrupt;
 use output::{Output, printable, without_passwords};
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZero;
 use std::process::ExitCode;
+use std::sync::RwLock;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -54,6 +56,9 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+/// The threads of the command besides those of its runtime: they open, check, write, answer other processes and read input.
+const OTHER_THREADS: usize = 5;
 
 const OVERVIEW: &str = "\
 Examples:
@@ -147,6 +152,10 @@ pub(crate) fn main() -> ExitCode {
         }
         Err(failure) => return failure.report(&output),
     }
+    if let Err(error) = try_threads() {
+        let why = format!("the system starts no more threads for this user: {error}; raise its limit (ulimit -u)");
+        return Failure::input(why).report(&output);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::input(format!("the runtime cannot be started: {error}")).report(&output),
@@ -160,6 +169,18 @@ pub(crate) fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => suggest::with_names(failure, &cli.globals).report(&output),
     }
+}
+
+/// Starts as many threads as the command may need at once, and ends them. Without this a limit made it wait for ever: the
+/// runtime keeps work for a thread that cannot be started, and all its threads are in use.
+fn try_threads() -> io::Result<()> {
+    let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let gate = RwLock::new(());
+    std::thread::scope(|scope| {
+        let _closed = gate.write();
+        let start = || std::thread::Builder::new().spawn_scoped(scope, || drop(gate.read())).map(drop);
+        (0..workers + OTHER_THREADS).try_for_each(|_| start())
+    })
 }
 
 /// The filter of DIALOQ_LOG, if it is set.
