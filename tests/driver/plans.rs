@@ -32,7 +32,14 @@ const FILL: &str = "
     SELECT dialoq.push_job('plain') FROM generate_series(1, $count + 100);
     SELECT dialoq.push_job('free', p_delay_ms => 1000000) FROM generate_series(1, $count);
     SELECT dialoq.push_job('free', 'taken') FROM generate_series(1, 2);
-    SELECT dialoq.take_jobs('free', 2, 'taken', p_has_lease => true);";
+    SELECT dialoq.take_jobs('free', 2, 'taken', p_has_lease => true);
+    SELECT dialoq.push_job('free', 'held') FROM generate_series(1, $count);
+    UPDATE dialoq.job AS j SET state = 2, attempts = 1, token = nextval('dialoq.next_job_token'), taken_at = now(), taken_by = '',
+        process = '01234567-89ab-cdef-0123-456789abcdef', holder = gen_random_uuid()
+    WHERE j.job_type = 'held' AND j.state = 1;";
+
+/// The process whose transactions hold jobs; it lives, so that tick leaves them alone.
+const HOLD: &str = "SELECT dialoq.hold_presence('01234567-89ab-cdef-0123-456789abcdef')";
 
 /// Statistics of an ANALYZE in a transaction that has emptied the tables outlive its rollback.
 const ANALYZE_EMPTY: &str = "
@@ -234,6 +241,8 @@ pub(crate) fn no_plan_depends_on_statistics(store: Store) {
         }
         let handles = "CREATE TABLE handle (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, handle uuid NOT NULL)";
         early.batch_execute(handles).await.unwrap();
+        let alive = client(database.url()).await;
+        alive.batch_execute(HOLD).await.unwrap();
         // Plans are made and kept while there is next to nothing.
         fill(&early, 2).await;
         early.batch_execute("ANALYZE").await.unwrap();

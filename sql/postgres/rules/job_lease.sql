@@ -91,8 +91,12 @@ DECLARE
     v_id bigint;
     v_notices text;
 BEGIN
-    -- Nearly no transaction holds jobs when it takes, and this search costs half of the one below.
-    IF NOT EXISTS (SELECT FROM dialoq.job AS f WHERE f.process = p_process AND f.holder = ANY (p_holders)) THEN
+    -- Nearly no transaction holds jobs when it takes, and this search costs half of the one below. One for each holder: with
+    -- holder = ANY the server read all that the process holds, and all that it has held since an old snapshot.
+    IF NOT EXISTS (
+        SELECT FROM unnest(p_holders) AS h (holder)
+        CROSS JOIN LATERAL (SELECT FROM dialoq.job AS f WHERE f.process = p_process AND f.holder = h.holder LIMIT 1) AS f)
+    THEN
         RETURN NULL;
     END IF;
     -- Locked before they are changed: another call may give the same jobs back, and they may be taken again then.
@@ -336,11 +340,12 @@ DECLARE
 BEGIN
     did := 0;
     LOOP
-        -- One after the other, so that many jobs of few processes are not all read.
-        SELECT j.process INTO v_process
-        FROM dialoq.job AS j
-        WHERE j.process IS NOT NULL AND (v_process IS NULL OR j.process > v_process)
-        ORDER BY j.process LIMIT 1;
+        -- One after the other, so that many jobs of few processes are not all read. With an OR the server reads them from the first.
+        IF v_process IS NULL THEN
+            SELECT j.process INTO v_process FROM dialoq.job AS j WHERE j.process IS NOT NULL ORDER BY j.process LIMIT 1;
+        ELSE
+            SELECT j.process INTO v_process FROM dialoq.job AS j WHERE j.process > v_process ORDER BY j.process LIMIT 1;
+        END IF;
         EXIT WHEN NOT FOUND OR did >= p_top;
         CONTINUE WHEN NOT dialoq.is_process_gone(v_process);
         FOR v_id IN

@@ -127,7 +127,8 @@ BEGIN
         FROM unnest(p_job_ids, p_tokens) AS t (job_id, token)
         CROSS JOIN LATERAL (
             SELECT f.job_id FROM dialoq.job AS f
-            WHERE f.job_id = t.job_id AND f.token = t.token AND f.state = 2 AND f.holder IS NULL FOR UPDATE SKIP LOCKED) AS j
+            -- In a form that names no partial index, as complete_job.
+            WHERE f.job_id = t.job_id AND f.token = t.token AND f.state::integer = 2 AND f.holder IS NULL FOR UPDATE SKIP LOCKED) AS j
     LOOP
         v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, dialoq.return_job(v_id)));
     END LOOP;
@@ -135,7 +136,7 @@ BEGIN
     SELECT EXISTS (
         SELECT FROM unnest(p_job_ids, p_tokens) AS t (job_id, token)
         JOIN dialoq.job AS j ON j.job_id = t.job_id
-        WHERE j.token = t.token AND j.state = 2 AND j.holder IS NULL),
+        WHERE j.token = t.token AND j.state::integer = 2 AND j.holder IS NULL),
         dialoq.publish_notices(v_notices);
 END $$;
 

@@ -57,6 +57,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_count integer := cardinality(p_job_counts);
+    v_off text;
 BEGIN
     IF v_count = 0 THEN
         RETURN;
@@ -71,7 +72,11 @@ BEGIN
     IF array_position(p_holders, NULL) > 0 THEN
         PERFORM dialoq.check_id('a member of p_holders', NULL);
     END IF;
-    PERFORM dialoq.begin_claim();
+    -- As claim_jobs.
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        PERFORM dialoq.begin_claim();
+    END IF;
+    v_off := set_config('synchronous_commit', 'off', true);
     RETURN QUERY
     SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(false, ARRAY[v_count]),
         array_fill(NULL::bigint, ARRAY[v_count]), p_taken_by, p_process, p_holders,
