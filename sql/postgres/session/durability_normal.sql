@@ -1,4 +1,5 @@
--- Answers commits before they are on the disk: the last of them may be lost if the server or its machine crashes.
+-- The level of synchronous_commit that answers commits before they are on the disk: the last of them may be lost if the server or its
+-- machine crashes. A part of session/connect.sql.
 -- Takes: nothing
--- Gives: nothing
-SET synchronous_commit = off;
+-- Gives: the level
+'off'

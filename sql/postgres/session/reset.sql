@@ -1,7 +1,7 @@
 -- Takes back what the user's own SQL may have left in a session: rights, settings, cursors, temporary objects, locks,
 -- LISTENs. RESET ROLE gives the role that ALTER ROLE ... SET role names for this login: SET SESSION AUTHORIZATION takes it
--- away, and RESET ALL leaves it alone. Prepared statements stay, for Dialoq's own are among them. session/connect.sql follows
--- and sets what Dialoq needs.
+-- away, and RESET ALL leaves it alone. Prepared statements stay, for Dialoq's own are among them. session/connect.sql follows,
+-- frees the locks and sets what Dialoq needs.
 -- Takes: nothing
 -- Gives: nothing
 SET SESSION AUTHORIZATION DEFAULT;
@@ -9,6 +9,5 @@ RESET ROLE;
 RESET ALL;
 CLOSE ALL;
 UNLISTEN *;
-SELECT pg_catalog.pg_advisory_unlock_all();
 DISCARD SEQUENCES;
 DISCARD TEMP

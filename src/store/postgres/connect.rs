@@ -1,12 +1,12 @@
 //! Makes connections, prepares them for use, and keeps them in a pool.
 
 use super::failure::{Loss, chain, not_connected, silent};
-use super::tls;
 use super::values::Prepared;
+use super::{texts, tls};
 use crate::error::{Code, Error, Result};
 use crate::sql::postgres::{session, transaction};
 use crate::store::BoxFuture;
-use crate::store::url::{Durability, PostgresUrl, TlsMode};
+use crate::store::url::{PostgresUrl, TlsMode};
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -46,7 +46,8 @@ impl Place {
 pub(super) struct Connector {
     config: Config,
     tls: MakeRustlsConnect,
-    durability: Durability,
+    /// Readies a session.
+    connect: Arc<str>,
     place: Arc<Place>,
     /// The longest run of a statement of the user's own SQL.
     pub(super) sql_timeout: Option<Duration>,
@@ -123,23 +124,24 @@ impl Session {
 
 pub(super) type Renewal = BoxFuture<'static, bool>;
 
-/// The statements that make a session ready again after the user's own SQL. The first renewal prepares them: as texts
-/// they took the server 80 us of the 105 us of a renewal, prepared they take 40.
+/// The statements that make a session ready again after the user's own SQL. The first renewal prepares the second one: as texts
+/// it and what is now part of it took the server 80 us of the 105 us of a renewal.
 struct Readying {
-    texts: [&'static str; 2],
+    /// Sets what Dialoq needs.
+    connect: Arc<str>,
     /// Takes back what the user's SQL left.
     reset: String,
-    prepared: Mutex<Option<[Statement; 2]>>,
+    prepared: Mutex<Option<Statement>>,
 }
 
 impl Readying {
-    fn new(durability: &'static str, notices_lost_clients: bool) -> Self {
+    fn new(connect: Arc<str>, notices_lost_clients: bool) -> Self {
         let parts = [session::RESET, session::NOTICE_LOST_CLIENTS];
         let reset = parts[..if notices_lost_clients { 2 } else { 1 }].join(";");
-        Self { texts: [session::CONNECT, durability], reset, prepared: Mutex::default() }
+        Self { connect, reset, prepared: Mutex::default() }
     }
 
-    fn prepared(&self) -> MutexGuard<'_, Option<[Statement; 2]>> {
+    fn prepared(&self) -> MutexGuard<'_, Option<Statement>> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,27 +149,22 @@ impl Readying {
         let clean = async { if clean.is_empty() { Ok(()) } else { client.batch_execute(clean).await } };
         let reset = client.batch_execute(&self.reset);
         let prepared = self.prepared().take();
-        if let Some([connect, durability]) = prepared {
-            let (cleaned, reset, connected, durable) = tokio::join!(
-                biased;
-                clean, reset, client.execute(&connect, &[]), client.execute(&durability, &[])
-            );
+        if let Some(connect) = prepared {
+            let (cleaned, reset, connected) = tokio::join!(biased; clean, reset, client.execute(&connect, &[]));
             cleaned.and(reset)?;
-            if connected.and(durable).is_ok() {
-                *self.prepared() = Some([connect, durability]);
+            if connected.is_ok() {
+                *self.prepared() = Some(connect);
                 return Ok(());
             }
-            // The user's SQL has removed the prepared statements.
+            // The user's SQL has removed the prepared statement.
         } else {
             let (cleaned, reset) = tokio::join!(biased; clean, reset);
             cleaned.and(reset)?;
         }
         // After the reset: a statement is planned again if the search path is another one than when it was prepared.
-        let [connect, durability] = self.texts;
-        let prepared = [client.prepare(connect).await?, client.prepare(durability).await?];
-        client.execute(&prepared[0], &[]).await?;
-        client.execute(&prepared[1], &[]).await?;
-        *self.prepared() = Some(prepared);
+        let connect = client.prepare(&self.connect).await?;
+        client.execute(&connect, &[]).await?;
+        *self.prepared() = Some(connect);
         Ok(())
     }
 }
@@ -216,7 +213,7 @@ impl Connector {
         Ok(Self {
             config,
             tls: tls::connector(url)?,
-            durability: url.server.common.durability,
+            connect: texts::connect(url.server.common.durability).into(),
             place,
             sql_timeout: url.server.common.sql_timeout,
             running: Running::default(),
@@ -257,13 +254,6 @@ impl Connector {
             };
             renewed.is_ok()
         })
-    }
-
-    fn durability_text(&self) -> &'static str {
-        match self.durability {
-            Durability::Full => session::DURABILITY_FULL,
-            Durability::Normal => session::DURABILITY_NORMAL,
-        }
     }
 
     /// Readies a session for work of ours that no caller waits for.
@@ -334,27 +324,25 @@ impl Connector {
                 }
             }
         });
-        let durability = self.durability_text();
         // The server refuses the last setting if its system cannot detect a lost client; the other settings stay.
         let readying = async {
             tokio::join!(
                 biased;
-                client.batch_execute(session::CONNECT),
-                client.batch_execute(durability),
+                client.batch_execute(&self.connect),
                 client.batch_execute(session::NOTICE_LOST_CLIENTS),
             )
         };
-        let Ok((readied, durable, notices)) = tokio::time::timeout(limit, readying).await else {
+        let Ok((readied, notices)) = tokio::time::timeout(limit, readying).await else {
             return Err(silent(limit, &self.place));
         };
-        readied.and(durable).map_err(|error| not_connected(&error, &self.place))?;
+        readied.map_err(|error| not_connected(&error, &self.place))?;
         Ok(Session {
             client: Arc::new(client),
             lost,
             calls: HashMap::new(),
             texts: HashMap::new(),
             renewal: None,
-            readying: Arc::new(Readying::new(durability, notices.is_ok())),
+            readying: Arc::new(Readying::new(self.connect.clone(), notices.is_ok())),
             made_after,
         })
     }

@@ -1,6 +1,7 @@
 //! Texts of `sql/postgres/session` and `transaction` with placeholders, and which queries are the library's own.
 
 use crate::sql::postgres::{doctor, inspect, session, status, transaction, work};
+use crate::store::url::Durability;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -8,6 +9,15 @@ use uuid::Uuid;
 pub(super) fn call(name: &str, arguments: usize) -> String {
     let places: Vec<String> = (1..=arguments).map(|place| format!("${place}")).collect();
     session::CALL.replace("{name}", name).replace("{arguments}", &places.join(", "))
+}
+
+/// Readies a session.
+pub(super) fn connect(durability: Durability) -> String {
+    let level = match durability {
+        Durability::Full => session::DURABILITY_FULL,
+        Durability::Normal => session::DURABILITY_NORMAL,
+    };
+    session::CONNECT.replace("{durability}", level.trim_end())
 }
 
 /// Limits each statement after it; for the session if no transaction is open.
