@@ -21,7 +21,7 @@ use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
 use crate::protocol::{Outcome, Verb};
-use crate::store::postgres::PgEnlisted;
+use crate::store::postgres::{EnlistedStatements, PgEnlisted};
 use crate::store::{BoxFuture, Store};
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +30,31 @@ use tokio_postgres::GenericClient;
 use tracing::Instrument;
 
 pub use tokio_postgres;
+
+/// The verbs that are prepared on one connection of yours. Keep one beside each connection that you use again, and give it to
+/// [`Enlisted::prepared`].
+///
+/// With another connection it does no harm: the server refuses a statement that the connection does not have, and the verb is
+/// prepared there.
+///
+/// ```no_run
+/// use dialoq::postgres::{Enlisted, Statements, tokio_postgres};
+/// use dialoq::{Act, Broker};
+///
+/// struct Connection {
+///     client: tokio_postgres::Client,
+///     statements: Statements,
+/// }
+///
+/// # async fn example(broker: Broker, connection: &mut Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// let Connection { client, statements } = connection;
+/// let transaction = client.transaction().await?;
+/// let jobs = Enlisted::new(&broker, &transaction).prepared(statements).take_jobs("emails").await?;
+/// transaction.commit().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Default)]
+pub struct Statements(EnlistedStatements);
 
 /// A transaction of your own in the broker's database, on which [`Act`](crate::Act) does every verb. Given a connection
 /// without a transaction, each verb commits by itself.
@@ -48,6 +73,7 @@ pub use tokio_postgres;
 pub struct Enlisted<'c, C> {
     store: Arc<dyn Store>,
     client: &'c C,
+    statements: Option<&'c Statements>,
     one_at_a_time: Mutex<()>,
 }
 
@@ -60,7 +86,14 @@ impl<C> fmt::Debug for Enlisted<'_, C> {
 impl<'c, C: GenericClient> Enlisted<'c, C> {
     /// Enlists a transaction, or a connection, of `tokio-postgres` or of a pool over it.
     pub fn new(broker: &Broker, client: &'c C) -> Self {
-        Self { store: broker.shared_store().clone(), client, one_at_a_time: Mutex::new(()) }
+        Self { store: broker.shared_store().clone(), client, statements: None, one_at_a_time: Mutex::new(()) }
+    }
+
+    /// Keeps the verbs prepared on the connection. Otherwise the server plans each call anew.
+    #[must_use]
+    pub fn prepared(mut self, statements: &'c Statements) -> Self {
+        self.statements = Some(statements);
+        self
     }
 }
 
@@ -69,7 +102,8 @@ impl<C: GenericClient + Send + Sync> Perform for Enlisted<'_, C> {
         let span = verb.span();
         let answer = async move {
             let _alone = self.one_at_a_time.lock().await;
-            let mut connection = PgEnlisted::new(self.client.client());
+            let statements = self.statements.map(|statements| &statements.0);
+            let mut connection = PgEnlisted::new(self.client.client(), statements);
             self.store.perform_on(&mut connection, verb).await
         };
         Box::pin(answer.instrument(span))

@@ -2,8 +2,8 @@
 
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
-use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::postgres::{Enlisted, Statements};
 use dialoq::{Act, Broker, Code, ConversationHandle};
 use std::future::Future;
 
@@ -123,6 +123,68 @@ pub(crate) fn a_failed_transaction_takes_no_verbs(store: Store) {
         let defining = Enlisted::new(&broker, &transaction);
         let define = dialoq::act::Perform::perform(&defining, dialoq::protocol::Verb::Define(Vec::new())).await;
         assert_eq!(define.unwrap_err().code(), Code::DEFINITION_IN_TRANSACTION);
+    });
+}
+
+pub(crate) fn verbs_are_prepared_once_on_the_users_connection(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        let statements = Statements::default();
+        let handle = dialog(&broker).await;
+        for text in ["a", "b", "c"] {
+            let transaction = client.transaction().await.unwrap();
+            let enlisted = Enlisted::new(&broker, &transaction).prepared(&statements);
+            enlisted.send(handle, "//t/Word", text).await.unwrap();
+            let refused = enlisted.send(ConversationHandle(uuid::Uuid::nil()), "//t/Word", "x").await.unwrap_err();
+            assert_eq!(refused.code(), Code::CONVERSATION_NOT_FOUND);
+            transaction.commit().await.unwrap();
+            let kept = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'SELECT * FROM dialoq.send(%'";
+            assert_eq!(client.query_one(kept, &[]).await.unwrap().get::<_, i64>(0), 1, "{text}");
+        }
+        assert_eq!(received(&broker).await, ["a", "b", "c"]);
+    });
+}
+
+pub(crate) fn statements_that_a_connection_has_lost_are_prepared_again(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        let statements = Statements::default();
+        let handle = dialog(&broker).await;
+        Enlisted::new(&broker, &client).prepared(&statements).send(handle, "//t/Word", "a").await.unwrap();
+        let (other, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        // The statements of another connection, outside of a transaction and in one.
+        Enlisted::new(&broker, &other).prepared(&statements).send(handle, "//t/Word", "b").await.unwrap();
+        for (id, lose) in [(1, ""), (2, "DEALLOCATE ALL")] {
+            let transaction = client.transaction().await.unwrap();
+            transaction.execute("INSERT INTO thing VALUES ($1)", &[&id]).await.unwrap();
+            transaction.batch_execute(lose).await.unwrap();
+            let enlisted = Enlisted::new(&broker, &transaction).prepared(&statements);
+            enlisted.send(handle, "//t/Word", "c").await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        assert_eq!(
+            (things(&broker).await, received(&broker).await),
+            (2, ["a", "b", "c", "c"].map(str::to_owned).to_vec())
+        );
+    });
+}
+
+pub(crate) fn a_verb_that_cannot_be_prepared_leaves_the_users_transaction_as_it_was(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        let statements = Statements::default();
+        let handle = dialog(&broker).await;
+        let transaction = client.transaction().await.unwrap();
+        transaction.execute("INSERT INTO thing VALUES (1)", &[]).await.unwrap();
+        transaction.batch_execute("SET LOCAL ROLE pg_monitor").await.unwrap();
+        let enlisted = Enlisted::new(&broker, &transaction).prepared(&statements);
+        assert_eq!(enlisted.send(handle, "//t/Word", "a").await.unwrap_err().code(), Code::ACCESS_DENIED);
+        transaction.batch_execute("RESET ROLE").await.unwrap();
+        enlisted.send(handle, "//t/Word", "b").await.unwrap();
+        transaction.commit().await.unwrap();
+        assert_eq!((things(&broker).await, received(&broker).await), (1, vec!["b".to_owned()]));
+        let transaction = client.transaction().await.unwrap();
+        transaction.execute("INSERT INTO nothing VALUES (1)", &[]).await.unwrap_err();
+        let refused = Enlisted::new(&broker, &transaction).prepared(&statements).receive("server").await.unwrap_err();
+        assert_eq!(refused.code(), Code::TRANSACTION_ENDED);
     });
 }
 

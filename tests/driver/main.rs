@@ -75,7 +75,9 @@ fn main() -> ExitCode {
         Postgres enlisting: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_are_notified_of_an_enlisted_send
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take
-            the_example_runs_and_leaves_nothing_behind verbs_of_the_users_own_sql_wake_receivers;
+            the_example_runs_and_leaves_nothing_behind verbs_of_the_users_own_sql_wake_receivers
+            verbs_are_prepared_once_on_the_users_connection statements_that_a_connection_has_lost_are_prepared_again
+            a_verb_that_cannot_be_prepared_leaves_the_users_transaction_as_it_was;
         Postgres batches: a_batch_serves_usual_and_unusual_groups
            a_batch_begins_where_the_last_one_began
             a_batch_numbers_its_messages_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock

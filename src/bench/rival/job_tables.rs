@@ -11,9 +11,9 @@ use crate::bench::sql::postgres as texts;
 use dialoq::internals::ErrorConstructors;
 use dialoq::internals::store::postgres::PostgresDriver;
 use dialoq::internals::store::url::StoreUrl;
-use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::types::ToSql;
 use dialoq::postgres::tokio_postgres::{Client, Row, Statement};
+use dialoq::postgres::{Enlisted, Statements};
 use dialoq::{Act, Broker, Code, Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,6 +27,8 @@ const UNIT: usize = 100_000;
 pub(super) struct Connection {
     client: Arc<Client>,
     prepared: HashMap<&'static str, Statement>,
+    /// Those of Dialoq in the user's own transaction.
+    statements: Statements,
 }
 
 impl Connection {
@@ -65,7 +67,8 @@ impl Connections {
         let StoreUrl::Postgres(url) = &self.server.url else {
             return Err(Error::new(Code::UNSUPPORTED, "the rivals of work queues need PostgreSQL"));
         };
-        Ok(Connection { client: PostgresDriver::new(url)?.plain().await?, prepared: HashMap::new() })
+        let client = PostgresDriver::new(url)?.plain().await?;
+        Ok(Connection { client, prepared: HashMap::new(), statements: Statements::default() })
     }
 
     /// Fills in so many rows of one body, some with each statement.
@@ -150,7 +153,8 @@ impl JobTable {
 
     async fn take_enlisted(broker: &Broker, connection: &mut Connection) -> Result<Option<i64>> {
         connection.client.batch_execute("BEGIN").await.map_err(failed)?;
-        let jobs = Enlisted::new(broker, &*connection.client).take_jobs("bench_jobs").await?;
+        let enlisted = Enlisted::new(broker, &*connection.client).prepared(&connection.statements);
+        let jobs = enlisted.take_jobs("bench_jobs").await?;
         let job = jobs.first().map(|job| job.taken.job.0.cast_signed());
         if let Some(job) = job {
             connection.rows(texts::JOB_RESULT, &[&job]).await?;

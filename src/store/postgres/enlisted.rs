@@ -4,11 +4,13 @@ use super::DIALECT;
 use super::args::arguments;
 use super::connect::Place;
 use super::failure::{Asked, AtRisk, ConnectionState, failure};
-use super::link::unread;
+use super::link::{PgLink, unread};
 use super::texts;
-use super::values::{RowReader, RowsFor};
+use super::values::{Prepared, RowReader, RowsFor};
 use crate::store::database::link::{Call, EnlistedConnection, Failure, Fate, Linked};
 use crate::store::{BoxFuture, SqlRow};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -16,15 +18,40 @@ use tokio_postgres::types::{ToSql, Type};
 /// The savepoint around a verb.
 const BEFORE_THE_VERB: u32 = 0;
 
+/// The calls that were prepared on one connection of the user's, by the name of their function.
+#[derive(Debug, Default)]
+pub(crate) struct EnlistedStatements(Mutex<HashMap<&'static str, Arc<Prepared>>>);
+
+impl EnlistedStatements {
+    fn calls(&self) -> MutexGuard<'_, HashMap<&'static str, Arc<Prepared>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A connection that the user has opened, and whose transaction the user ends.
 pub(crate) struct PgEnlisted<'c> {
     client: &'c Client,
+    /// Without it each call is planned anew.
+    statements: Option<&'c EnlistedStatements>,
     place: Place,
 }
 
+/// A request that failed. The transaction is as it was before.
+struct Refused {
+    failure: Failure,
+    /// The connection has no such statement, or one of a function that was replaced. The server has done nothing.
+    is_stale: bool,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { failure, is_stale: false }
+    }
+}
+
 impl<'c> PgEnlisted<'c> {
-    pub(crate) fn new(client: &'c Client) -> Self {
-        Self { client, place: Place::enlisted() }
+    pub(crate) fn new(client: &'c Client, statements: Option<&'c EnlistedStatements>) -> Self {
+        Self { client, statements, place: Place::enlisted() }
     }
 
     fn failed(&self, error: tokio_postgres::Error, asked: Asked<'_>, at_risk: AtRisk) -> Failure {
@@ -36,15 +63,56 @@ impl<'c> PgEnlisted<'c> {
         let asked = Asked::Call(call.name);
         let flat = arguments(&call.args);
         let text = texts::call(call.name, flat.len());
-        let params: Vec<(&(dyn ToSql + Sync), Type)> =
-            flat.iter().map(|argument| (argument as &(dyn ToSql + Sync), argument.declared())).collect();
+        let Some(statements) = self.statements else {
+            let params: Vec<(&(dyn ToSql + Sync), Type)> =
+                flat.iter().map(|argument| (argument as &(dyn ToSql + Sync), argument.declared())).collect();
+            let request = self.client.query_typed(&text, &params);
+            let rows = self.request(call.name, request).await.map_err(|refused| refused.failure)?;
+            let Some(first) = rows.first() else { return Ok(Vec::new()) };
+            return RowReader::of(first.columns()).rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why));
+        };
+        let params: Vec<&(dyn ToSql + Sync)> = flat.iter().map(|argument| argument as &(dyn ToSql + Sync)).collect();
+        let mut may_retry = true;
+        loop {
+            let kept = statements.calls().get(call.name).cloned();
+            let prepared = match kept {
+                Some(prepared) => prepared,
+                None => {
+                    let prepared = self.request(call.name, self.client.prepare(&text)).await;
+                    let prepared = Arc::new(Prepared::new(prepared.map_err(|refused| refused.failure)?));
+                    statements.calls().insert(call.name, prepared.clone());
+                    prepared
+                }
+            };
+            match self.request(call.name, self.client.query(&prepared.statement, &params)).await {
+                Ok(rows) => return prepared.rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why)),
+                Err(refused) => {
+                    if refused.is_stale {
+                        statements.calls().remove(call.name);
+                    }
+                    if !refused.is_stale || !may_retry {
+                        return Err(refused.failure);
+                    }
+                    may_retry = false;
+                }
+            }
+        }
+    }
+
+    /// A request under a savepoint.
+    async fn request<T>(
+        &self,
+        name: &'static str,
+        request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Refused> {
+        let asked = Asked::Call(name);
         let (mark, release) = (texts::savepoint(BEFORE_THE_VERB), texts::release(BEFORE_THE_VERB));
         // All three in one flight. Outside of a transaction the server refuses the savepoint and the release, and the call
         // commits by itself. After a refusal of the call the release is refused as well.
-        let (marked, rows, released) = tokio::join!(
+        let (marked, answer, released) = tokio::join!(
             biased;
             self.client.batch_execute(&mark),
-            self.client.query_typed(&text, &params),
+            request,
             self.client.batch_execute(&release),
         );
         let is_in_transaction = match marked {
@@ -52,29 +120,30 @@ impl<'c> PgEnlisted<'c> {
             Err(error) => match error.code() {
                 Some(code) if *code == SqlState::NO_ACTIVE_SQL_TRANSACTION => false,
                 Some(code) if *code == SqlState::IN_FAILED_SQL_TRANSACTION => {
-                    return Err(Failure::of_a_failed_enlisted_transaction(call.name));
+                    return Err(Failure::of_a_failed_enlisted_transaction(name).into());
                 }
-                _ => return Err(self.failed(error, asked, AtRisk::Transaction)),
+                _ => return Err(self.failed(error, asked, AtRisk::Transaction).into()),
             },
         };
         let at_risk = if is_in_transaction { AtRisk::Transaction } else { AtRisk::Commit };
-        match rows {
-            Ok(rows) => {
+        match answer {
+            Ok(answer) => {
                 if is_in_transaction && let Err(error) = released {
-                    return Err(self.failed(error, asked, at_risk));
+                    return Err(self.failed(error, asked, at_risk).into());
                 }
-                let Some(first) = rows.first() else { return Ok(Vec::new()) };
-                RowReader::of(first.columns()).rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why))
+                Ok(answer)
             }
             Err(error) => {
+                let is_stale = PgLink::is_stale(error.code());
                 let failure = self.failed(error, asked, at_risk);
                 if is_in_transaction && failure.fate == Fate::Undone {
                     let back = format!("{};{release}", texts::rollback_to(BEFORE_THE_VERB));
                     if let Err(error) = self.client.batch_execute(&back).await {
-                        return Err(self.failed(error, asked, at_risk));
+                        return Err(self.failed(error, asked, at_risk).into());
                     }
                 }
-                Err(failure)
+                let is_stale = is_stale && failure.fate == Fate::Undone;
+                Err(Refused { failure, is_stale })
             }
         }
     }

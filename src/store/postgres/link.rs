@@ -122,6 +122,16 @@ enum SendError {
     NoTransaction(tokio_postgres::Error),
 }
 
+impl SendError {
+    /// The server's code for the request.
+    fn code(&self) -> Option<&SqlState> {
+        match self {
+            Self::Server(error) => error.code(),
+            Self::NoTransaction(_) => None,
+        }
+    }
+}
+
 impl Deref for Held {
     type Target = Session;
 
@@ -443,7 +453,7 @@ impl PgLink {
             match self.send(&prepared, params, form).await {
                 Ok(answer) => return Ok((prepared, answer)),
                 Err(error) => {
-                    let is_stale = Self::is_stale(&error);
+                    let is_stale = Self::is_stale(error.code());
                     if is_stale {
                         self.forget(kept);
                     }
@@ -457,11 +467,10 @@ impl PgLink {
     }
 
     /// Whether the statement must be prepared again: a table or function that it uses was replaced.
-    fn is_stale(error: &SendError) -> bool {
-        let SendError::Server(error) = error else { return false };
+    pub(super) fn is_stale(code: Option<&SqlState>) -> bool {
         let stale =
             [&SqlState::FEATURE_NOT_SUPPORTED, &SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::UNDEFINED_FUNCTION];
-        error.code().is_some_and(|code| stale.contains(&code))
+        code.is_some_and(|code| stale.contains(&code))
     }
 
     async fn call_now(&mut self, call: Call<'_>) -> Linked<Vec<SqlRow>> {

@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use enlisted::PgEnlisted;
+pub(crate) use enlisted::{EnlistedStatements, PgEnlisted};
 
 type Pool = deadpool::managed::Pool<Pooling>;
 

@@ -48,7 +48,7 @@ impl PgLink {
                 Ok(rows) => prepared.rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why)),
                 Err(error) => {
                     let error = SendError::Server(error);
-                    if Self::is_stale(&error) {
+                    if Self::is_stale(error.code()) {
                         // The server has done nothing.
                         self.forget(Kept::Call(call.name, call.args.len()));
                         self.call_now(call.clone()).await
@@ -115,7 +115,7 @@ impl PgLink {
                     // The server's refusal comes before COMMIT; a lost connection may have lost COMMIT's answer.
                     let is_refusal = error.as_db_error().is_some();
                     let error = SendError::Server(error);
-                    if Self::is_stale(&error) {
+                    if Self::is_stale(error.code()) {
                         self.forget(Kept::Call(call.name, call.args.len()));
                     }
                     let at_risk = if is_refusal { AtRisk::Transaction } else { AtRisk::Commit };
