@@ -135,8 +135,10 @@ BEGIN
     RETURN QUERY
     SELECT EXISTS (
         SELECT FROM unnest(p_job_ids, p_tokens) AS t (job_id, token)
-        JOIN dialoq.job AS j ON j.job_id = t.job_id
-        WHERE j.token = t.token AND j.state::integer = 2 AND j.holder IS NULL),
+        -- With OFFSET, because a join may read the whole table.
+        CROSS JOIN LATERAL (
+            SELECT FROM dialoq.job AS f
+            WHERE f.job_id = t.job_id AND f.token = t.token AND f.state::integer = 2 AND f.holder IS NULL OFFSET 0) AS j),
         dialoq.publish_notices(v_notices);
 END $$;
 
