@@ -120,6 +120,14 @@ impl Database {
         match self.dialogs(kind).join(Asked { verb, context, answer, _work: work }) {
             Coming::Waits => {}
             Coming::Leaves(batch) => _ = self.runtime.spawn(self.clone().run_dialogs(kind, batch)),
+            Coming::LeavesAlone(asked) => {
+                let database = self.clone();
+                self.runtime.spawn(async move {
+                    let mut alone = database.spawn_dialog_alone(asked);
+                    let _ = tokio::time::timeout(database.patience, &mut alone).await;
+                    database.dialogs(kind).lone_is_back();
+                });
+            }
             Coming::Gathers => {
                 let database = self.clone();
                 self.runtime.spawn(async move {

@@ -193,6 +193,7 @@ impl Database {
         match verb_batcher.batcher.join(Asked { verb, claimant, caller, answer, _work: work }) {
             Coming::Waits => {}
             Coming::Leaves(batch) => _ = self.runtime.spawn(self.clone().run_asked(verb_batcher, batch)),
+            Coming::LeavesAlone(asked) => _ = self.runtime.spawn(self.clone().run_alone(verb_batcher, asked)),
             Coming::Gathers => {
                 let database = self.clone();
                 self.runtime.spawn(async move {
@@ -228,6 +229,17 @@ impl Database {
             }
             batch = verb_batcher.batcher.next(asked).await;
         }
+    }
+
+    /// Does the verb of a caller alone.
+    async fn run_alone(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, asked: Asked) {
+        if verb_batcher.search().is_long() {
+            self.ask_together(&verb_batcher, vec![asked]).await;
+            return verb_batcher.batcher.lone_is_back();
+        }
+        let outcome = self.ask_alone(&asked).await;
+        verb_batcher.batcher.lone_is_back();
+        self.answer(asked, outcome);
     }
 
     async fn ask_together(self: &Arc<Self>, verb_batcher: &VerbBatcher, mut batch: Vec<Asked>) {
@@ -308,11 +320,15 @@ impl Database {
 
     async fn ask_one_by_one(self: &Arc<Self>, batch: Vec<Asked>) {
         for asked in batch {
-            let outcome = match asked.claimant {
-                Some(claimant) => self.claim_now(claimant, &asked.verb).await,
-                None => self.clone().alone(asked.verb.clone(), &asked.caller).await,
-            };
+            let outcome = self.ask_alone(&asked).await;
             self.answer(asked, outcome);
+        }
+    }
+
+    async fn ask_alone(self: &Arc<Self>, asked: &Asked) -> Result<Outcome> {
+        match asked.claimant {
+            Some(claimant) => self.claim_now(claimant, &asked.verb).await,
+            None => self.clone().alone(asked.verb.clone(), &asked.caller).await,
         }
     }
 

@@ -37,6 +37,8 @@ const SAFETY_POLL: Duration = Duration::from_secs(60);
 pub(in crate::store::database) struct PollTrigger {
     /// No notifications arrive, so this process must poll.
     is_polling: AtomicBool,
+    /// A change makes the poller poll: it has no notifications, or there are queue monitors.
+    heeds_changes: AtomicBool,
     has_changed: AtomicBool,
     wants_poll: AtomicBool,
     signal: Notify,
@@ -54,11 +56,22 @@ impl PollTrigger {
         self.changes.load(SeqCst) + 1 == self.polled_changes.load(SeqCst)
     }
 
-    /// A queue changed.
+    /// A queue changed. Wakes the poller only if it heeds that: to wake it in vain at each push woke a thread.
     pub(in crate::store::database) fn note_change(&self) {
         self.changes.fetch_add(1, SeqCst);
-        if !self.has_changed.swap(true, SeqCst) {
+        if !self.has_changed.swap(true, SeqCst) && self.heeds_changes.load(SeqCst) {
             self.signal.notify_one();
+        }
+    }
+
+    /// The poller heeds changes from now on, or not. One that it has not been woken for wakes it now.
+    fn heed_changes(&self, heeds: bool) {
+        if heeds && !self.heeds_changes.swap(true, SeqCst) {
+            if self.has_changed.load(SeqCst) {
+                self.signal.notify_one();
+            }
+        } else if !heeds {
+            self.heeds_changes.store(false, SeqCst);
         }
     }
 
@@ -106,6 +119,7 @@ impl Database {
         loop {
             let is_polling = self.watch.is_polling.load(SeqCst);
             let has_monitors = self.board.monitors().has_monitors();
+            self.watch.heed_changes(is_polling || has_monitors);
             let is_awaited = self.board.sleeping() > 0 || has_monitors;
             let next = match (is_awaited, is_polling, last.has_locked) {
                 (false, ..) => None,
@@ -297,6 +311,28 @@ fn counts(row: Row<'_>, column: &str) -> Result<BTreeMap<i32, usize>> {
 mod tests {
     use super::*;
     use crate::store::{SqlRow, SqlValue};
+
+    #[tokio::test]
+    async fn a_change_wakes_the_poller_only_if_it_heeds_changes() {
+        let _limit = crate::testing::limit();
+        let trigger = PollTrigger::default();
+        let is_woken = async || tokio::time::timeout(Duration::ZERO, trigger.signal.notified()).await.is_ok();
+        trigger.note_change();
+        assert!(!is_woken().await);
+        trigger.heed_changes(true);
+        assert!(is_woken().await, "for the change before it");
+        trigger.has_changed.store(false, SeqCst);
+        trigger.heed_changes(true);
+        assert!(!is_woken().await, "nothing has changed");
+        trigger.note_change();
+        trigger.note_change();
+        assert!(is_woken().await);
+        assert!(!is_woken().await, "once for both");
+        trigger.has_changed.store(false, SeqCst);
+        trigger.heed_changes(false);
+        trigger.note_change();
+        assert!(!is_woken().await);
+    }
 
     #[test]
     fn numbers_by_queue_are_read_or_refused() {

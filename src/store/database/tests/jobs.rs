@@ -71,3 +71,38 @@ async fn leased_jobs_of_a_caller_that_has_left_are_returned_once_they_are_free()
     store.close().await.unwrap();
     assert_eq!(stage.asked(&["return_jobs"]).len(), 3);
 }
+
+#[tokio::test]
+async fn jobs_of_a_lone_caller_that_has_left_are_returned() {
+    let _limit = crate::testing::limit();
+    let (stage, store) = stage_with_a_locked_job().await;
+    // From the second call on it does not gather.
+    store.submit(vec![take(Hold::Lease(None))]).await.unwrap();
+    let before = stage.asked(&["take_jobs"]).len();
+    stage.gate.forget_permits(usize::MAX);
+    {
+        let mut left = std::pin::pin!(store.submit(vec![take(Hold::Lease(None))]));
+        let polled = left.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+        stage.until_asked("take_jobs", before + 1).await;
+    }
+    stage.gate.add_permits(100);
+    stage.until_asked("return_jobs", 3).await;
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lone_caller_that_does_not_poll_holds_up_no_other() {
+    let _limit = crate::testing::limit();
+    let (stage, store) = stage_with_a_locked_job().await;
+    store.submit(vec![take(Hold::Lease(None))]).await.unwrap();
+    stage.gate.forget_permits(usize::MAX);
+    let mut waiting = std::pin::pin!(store.submit(vec![take(Hold::Lease(None))]));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    stage.gate.add_permits(100);
+    for _ in 0..3 {
+        store.submit(vec![take(Hold::Lease(None))]).await.unwrap();
+    }
+    waiting.await.unwrap();
+    store.close().await.unwrap();
+}
