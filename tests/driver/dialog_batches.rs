@@ -285,6 +285,22 @@ pub(crate) fn first_messages_go_among_others_in_a_batch(store: Store) {
     });
 }
 
+/// A conversation that was moved after it was read, and before the lock of the group that it was read in.
+pub(crate) fn a_first_message_is_not_sent_under_the_lock_of_another_group(store: Store) {
+    on(store, |broker, client, _| async move {
+        let handle = dialog(&broker).await.0.to_string();
+        let send = "SELECT count(*) FROM dialoq.conversation_endpoint AS e CROSS JOIN LATERAL dialoq.send_first(ARRAY[1], ARRAY[e.endpoint_id],
+                ARRAY[CASE WHEN $2 THEN e.conversation_group_id ELSE gen_random_uuid() END],
+                ARRAY[(SELECT t.message_type_id FROM dialoq.message_type AS t WHERE t.name = '//t/Word')],
+                ARRAY['a'::bytea], ARRAY[NULL::text], ARRAY[gen_random_uuid()], false) AS s
+            WHERE e.conversation_handle = $1::text::uuid";
+        for (is_right, wanted) in [(false, 0), (true, 1)] {
+            let sent: i64 = client.query_one(send, &[&handle, &is_right]).await.unwrap().get(0);
+            assert_eq!(sent, wanted);
+        }
+    });
+}
+
 /// What a batch leaves is done alone and gets its own error, and a locked conversation keeps no other waiting.
 pub(crate) fn what_is_left_of_a_batch_is_done_alone(store: Store) {
     on(store, |first, client, database| async move {

@@ -114,11 +114,11 @@ END $$;
 -- Sends the first messages of conversations, those of a list whose target can be made at once, each with its message, in one statement.
 -- The others are for dispatch. The caller holds their groups' locks and has checked the messages: nothing is wrong with them, and no
 -- copy is to be kept. The transaction has a number.
--- Takes: the places of the list that are meant, each endpoint once; by place the endpoint and its message; whether all are to be sent or
---     none
+-- Takes: the places of the list that are meant, each endpoint once; by place the endpoint, the group that was locked for it (it may have
+--     been moved since it was read) and its message; whether all are to be sent or none
 -- Gives: the places of those sent, with the queues of their targets; they arrive in the order of the places
 CREATE OR REPLACE FUNCTION dialoq.send_first(
-    p_places integer[], p_endpoint_ids bigint[], p_message_type_ids integer[], p_bodies bytea[], p_traces text[], p_message_ids uuid[],
+    p_places integer[], p_endpoint_ids bigint[], p_groups uuid[], p_message_type_ids integer[], p_bodies bytea[], p_traces text[], p_message_ids uuid[],
     p_is_all_or_none boolean)
 RETURNS TABLE (place integer, queue_id integer)
 LANGUAGE plpgsql AS $$
@@ -143,7 +143,7 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT c.endpoint_id, c.conversation_id, c.service_contract_id, c.lifetime, c.far_service, s.name AS service
             FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
-            WHERE c.endpoint_id = p_endpoint_ids[i.place] AND c.state = 'SO' AND c.is_initiator AND NOT c.is_peer_known AND NOT c.is_system
+            WHERE c.endpoint_id = p_endpoint_ids[i.place] AND c.conversation_group_id = p_groups[i.place] AND c.state = 'SO' AND c.is_initiator AND NOT c.is_peer_known AND NOT c.is_system
                 AND (c.due_at IS NULL OR c.due_at > b.now) AND (c.far_broker_instance IS NULL OR c.far_broker_instance = b.guid)
                 AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
                 AND 'SO' = (SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f)

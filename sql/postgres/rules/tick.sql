@@ -40,6 +40,11 @@ BEGIN
                         WHERE e.endpoint_id = u.endpoint_id
                             AND (e.state <> 'CD'
                                 OR EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id OFFSET 0)
+                                -- A row that a sender had locked when the conversation ended.
+                                OR EXISTS (
+                                    SELECT FROM dialoq.ready_group AS r
+                                    WHERE r.conversation_group_id <= e.conversation_group_id AND (r.conversation_group_id, r.generation) >= (
+                                        e.conversation_group_id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)) OFFSET 0)
                                 OR EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = e.endpoint_id OFFSET 0))
                         OFFSET 0)
                 ORDER BY u.recheck_id

@@ -39,7 +39,7 @@ BEGIN
     THEN
         PERFORM dialoq.fail(60005, 'begin_batch was given a handle or a group twice, or NULL for one; each conversation needs its own');
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('transaction_read_only') = 'on' THEN
         PERFORM dialoq.check_isolation();
     END IF;
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.

@@ -19,7 +19,7 @@ BEGIN
         PERFORM dialoq.fail(60005, format('the handles of end_batch are %s; give an array of one dimension that begins with 1',
             coalesce('an array of ' || array_dims(p_conversation_handles), 'NULL')));
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF current_setting('transaction_isolation') <> 'read committed' OR current_setting('transaction_read_only') = 'on' THEN
         PERFORM dialoq.check_isolation();
     END IF;
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.

@@ -167,7 +167,9 @@ BEGIN
             -- counter is not found.
             UPDATE dialoq.send_counter AS n SET send_sequence = p.sequence + 1, bucket = (p.sequence + 1) / 32
             FROM whole AS w CROSS JOIN plain AS p
-            WHERE n.ctid = p.counter AND n.send_sequence + 0 = p.sequence
+            -- Said twice: before 15.15, and the versions of that day of the others, the server does not compare the place again after it has
+            -- waited for a change of the row. The second is a filter, which it does compare.
+            WHERE n.ctid = p.counter AND (n.ctid <> p.counter) IS NOT TRUE AND n.send_sequence + 0 = p.sequence
             RETURNING true
         ), ready AS (
             -- As add_ready, for all of them.
@@ -356,7 +358,7 @@ BEGIN
         IF cardinality(v_possible) = v_count OR cardinality(v_possible) > 0 AND p_is_ordered IS NOT TRUE THEN
             SELECT coalesce(array_agg(f.place), '{}'), concat_ws(' ', v_notices, string_agg(DISTINCT 'q:' || f.queue_id::text, ' '))
             INTO v_firsts, v_notices
-            FROM dialoq.send_first(v_possible, v_endpoints, v_type_ids, p_message_bodies, p_traces, p_message_ids, p_is_ordered IS TRUE) AS f;
+            FROM dialoq.send_first(v_possible, v_endpoints, v_groups, v_type_ids, p_message_bodies, p_traces, p_message_ids, p_is_ordered IS TRUE) AS f;
         END IF;
     END IF;
     IF coalesce(cardinality(v_places), 0) + cardinality(v_firsts) = v_count THEN
