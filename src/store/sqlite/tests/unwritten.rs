@@ -354,13 +354,13 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
 }
 
 #[tokio::test]
-async fn a_close_that_fails_wakes_receivers() {
+async fn a_close_that_cannot_tidy_the_file_wakes_receivers() {
     let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     let mut signal: BoxFuture<'_, ()> = Box::pin(store.activity().queue("to").register(true));
     assert_pending(&mut signal);
     store.engine.write.lock().unwrap().fault = Some(Fault::before(1));
-    assert!(store.close().await.is_err());
+    store.close().await.expect("all that was acknowledged is written");
     assert!(is_ready(&mut signal), "a receiver that waits without a deadline would never return");
 }
 
