@@ -141,7 +141,7 @@ BEGIN
             (CASE WHEN b.has_priorities THEN dialoq.level_for(e.service_contract_id, t.service_id, e.service) ELSE 5 END)::smallint AS priority
         FROM unnest(p_places) AS i (place)
         CROSS JOIN LATERAL (
-            SELECT c.endpoint_id, c.conversation_id, c.service_contract_id, c.lifetime, c.far_service, s.name AS service
+            SELECT c.ctid AS row, c.endpoint_id, c.conversation_id, c.service_contract_id, c.lifetime, c.far_service, s.name AS service
             FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
             WHERE c.endpoint_id = p_endpoint_ids[i.place] AND c.conversation_group_id = p_groups[i.place] AND c.state = 'SO' AND c.is_initiator AND NOT c.is_peer_known AND NOT c.is_system
                 AND (c.due_at IS NULL OR c.due_at > b.now) AND (c.far_broker_instance IS NULL OR c.far_broker_instance = b.guid)
@@ -175,7 +175,7 @@ BEGIN
         INSERT INTO dialoq.send_counter (endpoint_id, bucket, send_sequence)
         SELECT f.endpoint_id, 0, 1 FROM first AS f UNION ALL SELECT f.target_id, 0, 0 FROM first AS f
     ), spoken AS (
-        UPDATE dialoq.conversation_endpoint AS c SET state = 'CO', is_peer_known = true FROM first AS f WHERE c.endpoint_id = f.endpoint_id
+        UPDATE dialoq.conversation_endpoint AS c SET state = 'CO', is_peer_known = true FROM first AS f WHERE c.ctid = f.row
     ), sent AS (
         INSERT INTO dialoq.queue_message (
             queuing_order, endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)

@@ -134,7 +134,7 @@ BEGIN
             nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
         FROM unnest(v_endpoints, v_groups, v_are_ours) WITH ORDINALITY AS i (endpoint_id, group_id, is_ours, place)
         CROSS JOIN LATERAL (
-            SELECT c.endpoint_id, c.conversation_group_id, c.conversation_id, c.is_initiator, c.lifetime, c.receive_sequence,
+            SELECT c.ctid AS row, c.endpoint_id, c.conversation_group_id, c.conversation_id, c.is_initiator,
                 dialoq.effective_state(c.state, f.message_type_id) AS state,
                 EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = c.endpoint_id OFFSET 0) AS has_messages,
                 CASE WHEN c.state = 'CO' AND f.message_type_id = 2 THEN (
@@ -166,8 +166,16 @@ BEGIN
         -- Each once, and not together with its other side: the second sees what the first does.
         WHERE i.is_ours AND array_position(v_endpoints, i.endpoint_id) = i.place AND (p.peer_id = ANY (v_endpoints)) IS NOT TRUE
             AND CASE e.state WHEN 'CO' THEN b.is_broker_enabled AND p.queue_id > 0 ELSE p.peer_id IS NULL OR p.peer_state = 'CD' END
+    ), unread AS MATERIALIZED (
+        -- By their places: joined by endpoint_id, the server may begin with all messages of the table, dead ones too.
+        SELECT m.ctid AS place FROM plain AS p
+        CROSS JOIN LATERAL (
+            SELECT m.ctid FROM dialoq.queue_message AS m WHERE m.endpoint_id = p.endpoint_id
+            OFFSET 0
+        ) AS m
+        WHERE p.has_messages
     ), emptied AS (
-        DELETE FROM dialoq.queue_message AS m USING plain AS p WHERE m.endpoint_id = p.endpoint_id AND p.has_messages
+        DELETE FROM dialoq.queue_message AS m USING unread AS u WHERE m.ctid = u.place
     ), stale AS MATERIALIZED (
         -- As rebuild_ready_rows, for a group without messages.
         SELECT r.ctid AS place FROM plain AS p
@@ -202,7 +210,8 @@ BEGIN
         ) AS k ON true
         WHERE p.is_first AND k.is_kept IS NULL
     ), erased AS (
-        DELETE FROM dialoq.conversation_endpoint AS c USING plain AS p WHERE c.endpoint_id = p.endpoint_id AND p.is_initiator
+        -- Only the holder of a group's lock writes an endpoint's row, so a place is still that of its row.
+        DELETE FROM dialoq.conversation_endpoint AS c USING plain AS p WHERE c.ctid = p.row AND p.is_initiator
     ), uncounted AS (
         DELETE FROM dialoq.send_counter AS n USING plain AS p WHERE n.ctid = p.counter AND p.is_initiator
     ), closed AS (
@@ -212,7 +221,7 @@ BEGIN
             due_at = dialoq.next_due('CD', c.lifetime, NULL, b.now + p.kept_s * interval '1 second', b.closed_retention_s, b.now),
             end_dialog_sequence = CASE WHEN p.is_first THEN p.sequence ELSE c.end_dialog_sequence END,
             receive_sequence = coalesce(p.end_at, c.receive_sequence)
-        FROM plain AS p WHERE c.endpoint_id = p.endpoint_id AND NOT p.is_initiator
+        FROM plain AS p WHERE c.ctid = p.row AND NOT p.is_initiator
         RETURNING c.due_at
     ), counted AS (
         -- Also if nothing is counted, as touch_counter.

@@ -142,10 +142,10 @@ DECLARE
     v_done bigint[];
 BEGIN
     WITH ended AS MATERIALIZED (
-        SELECT e.endpoint_id, e.next, s.counter, s.sequence
+        SELECT e.row, e.endpoint_id, e.next, s.counter, s.sequence
         FROM unnest(p_endpoint_ids) AS i (endpoint_id)
         CROSS JOIN LATERAL (
-            SELECT c.endpoint_id, (
+            SELECT c.ctid AS row, c.endpoint_id, (
                 SELECT m.sequence + 1 FROM dialoq.queue_message AS m
                 WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 2 AND m.message_type_id IN (1, 2, 3)) AS next
             FROM dialoq.conversation_endpoint AS c
@@ -161,7 +161,7 @@ BEGIN
         UPDATE dialoq.conversation_endpoint AS c
         SET state = 'DI', receive_sequence = e.next,
             due_at = least(c.retry_at, dialoq.next_due('DI', c.lifetime, c.dialog_timer, c.security_timestamp, NULL, p_now))
-        FROM ended AS e WHERE c.endpoint_id = e.endpoint_id
+        FROM ended AS e WHERE c.ctid = e.row
     ), touched AS (
         UPDATE dialoq.send_counter AS n SET send_sequence = e.sequence FROM ended AS e WHERE n.ctid = e.counter
     )

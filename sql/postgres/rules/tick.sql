@@ -32,7 +32,7 @@ BEGIN
         -- are done in one statement: one by one, each took 150 us.
         IF NOT p_is_alone THEN
             WITH settled AS MATERIALIZED (
-                SELECT u.recheck_id, u.endpoint_id FROM dialoq.recheck_queue AS u
+                SELECT u.ctid AS row, u.endpoint_id FROM dialoq.recheck_queue AS u
                 WHERE (u.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR u.after_xid > pg_snapshot_xmax(pg_current_snapshot()))
                     AND u.noted_at < clock_timestamp() - interval '0.5 seconds' AND u.recheck_id >= dialoq.recheck_from() AND u.endpoint_id > 0
                     AND NOT EXISTS (
@@ -50,10 +50,17 @@ BEGIN
                 ORDER BY u.recheck_id
                 LIMIT greatest(p_top, 0)
                 FOR UPDATE OF u SKIP LOCKED
+            ), late AS MATERIALIZED (
+                -- By their places, as in end_plain.
+                SELECT m.ctid AS place FROM settled AS s
+                CROSS JOIN LATERAL (
+                    SELECT m.ctid FROM dialoq.queue_message AS m WHERE m.endpoint_id = s.endpoint_id
+                    OFFSET 0
+                ) AS m
             ), emptied AS (
-                DELETE FROM dialoq.queue_message AS m USING settled AS s WHERE m.endpoint_id = s.endpoint_id
+                DELETE FROM dialoq.queue_message AS m USING late AS l WHERE m.ctid = l.place
             ), done AS (
-                DELETE FROM dialoq.recheck_queue AS u USING settled AS s WHERE u.recheck_id = s.recheck_id
+                DELETE FROM dialoq.recheck_queue AS u USING settled AS s WHERE u.ctid = s.row
             )
             SELECT count(*) INTO did FROM settled;
         END IF;

@@ -59,18 +59,26 @@ BEGIN
             ) AS o
         ) AS g
         CROSS JOIN LATERAL (
-            SELECT count(*) AS messages
+            SELECT least(sum(m.messages), 1000) AS messages
             FROM (
-                SELECT FROM dialoq.conversation_endpoint AS e
+                SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
                 JOIN dialoq.service AS s ON s.service_id = e.service_id
-                JOIN dialoq.queue_message AS m ON m.endpoint_id = e.endpoint_id
                 WHERE e.conversation_group_id = g.id AND s.queue_id = v_queue_id AND NOT e.is_quarantined
                     AND e.state NOT IN ('DO', 'CD')
-                    -- As in group_rank: messages that were received before may stay for an old snapshot, 5,000 in each of 1,000
-                    -- conversations after ten minutes. With those, this took minutes.
-                    AND m.delivery_class IN (0, 1, 2) AND m.queuing_order >= g.oldest
                 LIMIT 1000
-            ) AS f
+            ) AS e
+            CROSS JOIN LATERAL (
+                -- As in group_rank: messages that were received before may stay for an old snapshot, 5,000 in each of 1,000
+                -- conversations after ten minutes. With those, this took minutes. Errors and DialogTimers have an index of their own.
+                SELECT (
+                    SELECT count(*) FROM (
+                        SELECT FROM dialoq.queue_message AS m
+                        WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 AND m.queuing_order >= g.oldest
+                        LIMIT 1000) AS f
+                ) + (
+                    SELECT count(*) FROM dialoq.queue_message AS m
+                    WHERE m.endpoint_id = e.endpoint_id AND m.message_type_id IN (1, 3) AND m.message_type_id IN (1, 2, 3)) AS messages
+            ) AS m
         ) AS c;
         IF v_held > 0 THEN
             v_held_queues := concat_ws(' ', nullif(v_held_queues, ''), v_queue_id::text || ':' || v_held::text);
