@@ -89,7 +89,7 @@ impl<'c, C: GenericClient> Enlisted<'c, C> {
         Self { store: broker.shared_store().clone(), client, statements: None, one_at_a_time: Mutex::new(()) }
     }
 
-    /// Keeps the verbs prepared on the connection. Otherwise the server plans each call anew.
+    /// Keeps the verbs prepared on the connection. Otherwise the server plans every call.
     #[must_use]
     pub fn prepared(mut self, statements: &'c Statements) -> Self {
         self.statements = Some(statements);

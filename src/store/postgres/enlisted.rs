@@ -31,7 +31,7 @@ impl EnlistedStatements {
 /// A connection that the user has opened, and whose transaction the user ends.
 pub(crate) struct PgEnlisted<'c> {
     client: &'c Client,
-    /// Without it each call is planned anew.
+    /// Without it every call is planned.
     statements: Option<&'c EnlistedStatements>,
     place: Place,
 }
