@@ -334,6 +334,7 @@ pub(crate) fn what_is_left_of_a_batch_is_done_alone(store: Store) {
                 assert_eq!(ended.unwrap(), ConversationState::Conversing);
                 assert_eq!(refused.unwrap_err().code(), Code(8426));
             }
+            // The end of the test, not a wait.
             () = tokio::time::sleep(SOON) => panic!("the locked conversation holds up the others"),
         }
         tx.commit().await.unwrap();
