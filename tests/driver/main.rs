@@ -102,6 +102,7 @@ fn main() -> ExitCode {
         Postgres old_snapshots: no_verb_walks_over_the_rows_that_an_old_snapshot_keeps
             a_generation_ends_after_every_transaction_that_may_use_it
             a_recheck_waits_for_the_transaction_with_the_latest_number
+            a_receive_that_reads_many_dead_rows_of_a_group_asks_for_a_new_generation
             a_clock_that_is_set_back_in_a_turn_stops_no_tick;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation

@@ -39,6 +39,8 @@ const VERBS: &[(u64, &str)] = &[
     (1, "SELECT dialoq.get_conversation_group('server')"),
     (16, "SELECT * FROM dialoq.receive_batch('server', array_fill(1::bigint, ARRAY[16]))"),
     (16, "SELECT * FROM dialoq.receive_batch('server', array_fill(2::bigint, ARRAY[8]))"),
+    (16, "SELECT * FROM dialoq.receive_batch('server', array_fill(1::bigint, ARRAY[16]), 5, 1)"),
+    (16, "SELECT * FROM dialoq.claim_batch('server', array_fill(1::bigint, ARRAY[16]), '{}', 5, 1)"),
     (
         16,
         "WITH c AS MATERIALIZED (SELECT * FROM dialoq.claim_batch('server', array_fill(1::bigint, ARRAY[16]), '{}') AS c)
@@ -48,14 +50,19 @@ const VERBS: &[(u64, &str)] = &[
         CROSS JOIN LATERAL dialoq.commit_claims(c.groups, c.endpoints, c.orders, c.orders, array_fill(1, ARRAY[c.n])) AS t",
     ),
     (16, POLL),
-    (16, "SELECT * FROM dialoq.tick()"),
+    (REQUESTS, "SELECT * FROM dialoq.tick()"),
     (1, "SELECT * FROM handle AS h, dialoq.end_conversation(h.handle) WHERE h.id = 1"),
     (16, "SELECT * FROM dialoq.end_batch($handles)"),
     (1, "SELECT * FROM dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', p_contract => '//t/Talk')"),
 ];
 
+/// Numbers of rows that ANALYZE may have found: it comes at any moment, and a queue may be empty then or full.
+const ROWS: [u32; 5] = [0, 1, 30, 1000, 1_000_000];
+
 const POLL: &str = "SELECT * FROM dialoq.poll()";
 
+/// Requests of rechecks that a tick finds.
+const REQUESTS: u64 = 200;
 /// Conversations, and messages on each of them under the snapshot.
 const CONVERSATIONS: u64 = 16;
 const MESSAGES: u64 = 400;
@@ -162,18 +169,32 @@ pub(crate) fn no_verb_walks_over_the_rows_that_an_old_snapshot_keeps(store: Stor
         // A search may read some thousand dead rows before a generation begins by itself.
         client.batch_execute(TURN).await.unwrap();
         settle(&client).await;
+        let requests = format!(
+            "INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at)
+            SELECT -n.id, now() + interval '1 day' FROM generate_series(1, {REQUESTS}) AS n (id)"
+        );
+        client.batch_execute(&requests).await.unwrap();
         for _ in 0..4 {
             client.batch_execute(&VERBS[1].1.replace("$handles", HANDLES)).await.unwrap();
         }
         let mut wrong = Vec::new();
         let other = self::client(database.url()).await;
         let held = [(16, POLL)];
+        // Whatever the statistics say: nothing; what is there now; many rows or few.
+        let numbers = ROWS.iter().map(|rows| {
+            format!(
+                "UPDATE pg_class SET reltuples = {rows}
+                WHERE relnamespace = 'dialoq'::regnamespace AND relkind IN ('r', 'i')"
+            )
+        });
+        let statistics: Vec<_> = [String::new(), "ANALYZE".to_owned()].into_iter().chain(numbers).collect();
         let alone = VERBS.iter().map(|verb| (verb, false));
         let all: Vec<_> = alone.chain(held.iter().map(|verb| (verb, true))).collect();
-        for (place, ((messages, verb), are_groups_held)) in all.iter().chain(&all).enumerate() {
-            // Whatever the statistics say: that the tables are empty, as they do now, or that they have few rows.
-            if place == all.len() {
-                client.batch_execute("ANALYZE").await.unwrap();
+        for (place, ((messages, verb), are_groups_held)) in
+            all.iter().cycle().take(all.len() * statistics.len()).enumerate()
+        {
+            if place % all.len() == 0 {
+                client.batch_execute(&statistics[place / all.len()]).await.unwrap();
             }
             let verb = verb.replace("$handles", HANDLES);
             if *are_groups_held {
@@ -198,6 +219,66 @@ pub(crate) fn no_verb_walks_over_the_rows_that_an_old_snapshot_keeps(store: Stor
             }
         }
         assert!(wrong.is_empty(), "a verb reads rows that are dead:\n{}", wrong.join("\n"));
+        while !client.query(VERBS[8].1, &[]).await.unwrap().is_empty() {}
+        for verb in OF_EMPTY_GROUPS {
+            let before: i64 = client.query_one(READ, &[]).await.unwrap().get(0);
+            let rows = client.query(*verb, &[]).await.unwrap();
+            let read: i64 = client.query_one(READ, &[]).await.unwrap().get(0);
+            assert_eq!(rows.len(), 0, "{verb}");
+            assert!((read - before).cast_unsigned() < most(1), "{} rows of an empty group: {verb}", read - before);
+        }
+        holder.batch_execute("ROLLBACK").await.unwrap();
+    });
+}
+
+/// Searches in a group that had many messages and has none. Polls and RECEIVEs meet such groups when another session has taken the
+/// last message after the group was found.
+const OF_EMPTY_GROUPS: &[&str] = &[
+    "SELECT r.* FROM dialoq.conversation_endpoint AS e CROSS JOIN LATERAL dialoq.receive('server', 1, e.conversation_handle) AS r
+    WHERE e.endpoint_id = (SELECT max(o.endpoint_id) FROM dialoq.conversation_endpoint AS o WHERE NOT o.is_initiator)",
+    "SELECT r.* FROM dialoq.conversation_endpoint AS e
+    CROSS JOIN LATERAL dialoq.receive('server', 1, NULL, e.conversation_group_id) AS r
+    WHERE e.endpoint_id = (SELECT max(o.endpoint_id) FROM dialoq.conversation_endpoint AS o WHERE NOT o.is_initiator)",
+    "SELECT r.* FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+    CROSS JOIN LATERAL dialoq.group_rank(e.conversation_group_id, s.queue_id) AS r
+    WHERE e.endpoint_id = (SELECT max(o.endpoint_id) FROM dialoq.conversation_endpoint AS o WHERE NOT o.is_initiator)",
+];
+
+/// Callers that meet many dead rows of their groups, and none by rank, because batches begin where the one before has ended. The
+/// background step may be a minute away, and a minute of full load leaves 600 of each group.
+pub(crate) fn a_receive_that_reads_many_dead_rows_of_a_group_asks_for_a_new_generation(store: Store) {
+    on(store, |broker, _, database| async move {
+        let client = client(database.url()).await;
+        prepare(&broker, &client).await;
+        broker.close().await.unwrap();
+        let holder = self::client(database.url()).await;
+        holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM handle").await.unwrap();
+        let dead = "INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+            SELECT s.queue_id, 5, n.oldest, e.conversation_group_id, g.latest
+            FROM dialoq.conversation_endpoint AS e
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            CROSS JOIN generate_series(1, 1100) AS n (oldest)
+            CROSS JOIN (SELECT g.latest FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1) AS g
+            WHERE NOT e.is_initiator AND NOT e.is_system ORDER BY e.endpoint_id LIMIT 1100;
+            DELETE FROM dialoq.ready_group AS r WHERE r.oldest BETWEEN 1 AND 1100";
+        let asks = async |verb: &str| {
+            let rows = client.query(verb, &[]).await.unwrap();
+            assert_eq!(rows.len(), 1, "{verb}");
+            let notices: Option<String> = rows[0].get("notices");
+            notices.is_some_and(|notices| notices.split(' ').any(|notice| notice.starts_with("d:")))
+        };
+        let batch = "SELECT * FROM dialoq.receive_batch('server', ARRAY[1], 5, 100000)";
+        let single = "SELECT * FROM dialoq.receive('server', 1)";
+        for verb in [batch, single] {
+            client.batch_execute("TRUNCATE dialoq.ready_group").await.unwrap();
+            let send = "SELECT setval('dialoq.queue_message_queuing_order_seq', 200000);
+                SELECT s.* FROM handle AS h, dialoq.send(h.handle, '//t/Word', '\\x01') AS s WHERE h.id = 1";
+            client.batch_execute(send).await.unwrap();
+            assert!(!asks(verb).await, "{verb}");
+            client.batch_execute(dead).await.unwrap();
+            client.batch_execute(send).await.unwrap();
+            assert!(asks(verb).await, "{verb}");
+        }
         holder.batch_execute("ROLLBACK").await.unwrap();
     });
 }

@@ -27,7 +27,7 @@ BEGIN
             SELECT n.xmax::text::bigint AS xid FROM dialoq.queue_message AS n
             WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = k.delivery_class AND n.queuing_order >= (
                 -- As in group_rank.
-                SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
+                SELECT min(r.oldest) FROM dialoq.ready_group AS r
                 WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
             ORDER BY n.queuing_order LIMIT 1
         ) AS m
@@ -69,13 +69,13 @@ BEGIN
     FOR v_row IN
         WITH gone AS (
             DELETE FROM dialoq.receive_attempt AS a
-            WHERE (a.attempt_id, a.conversation_group_id) IN (
-                SELECT o.attempt_id, o.conversation_group_id
+            WHERE a.ctid = ANY (ARRAY(
+                SELECT o.ctid
                 FROM dialoq.receive_attempt AS o
                 WHERE o.attempt_id = p_attempt_id
                     AND CASE WHEN dialoq.receiver_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
                         THEN dialoq.try_lock_group(o.conversation_group_id) ELSE false END
-                FOR UPDATE SKIP LOCKED)
+                FOR UPDATE SKIP LOCKED))
             RETURNING a.queue_id, a.conversation_group_id, dialoq.receiver_status(a.receiver_xid) AS status
         )
         SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups

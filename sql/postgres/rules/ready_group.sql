@@ -183,7 +183,7 @@ $$;
 -- Gives: whether there is a next step; whether tick does no more this time, because the other steps were done half a second ago. A turn
 --     takes four steps and may follow another at once, and the other steps may read dead rows too.
 CREATE OR REPLACE FUNCTION dialoq.turn_generation(p_top integer, OUT is_turning boolean, OUT is_all boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_sort = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_now CONSTANT timestamptz := clock_timestamp();
     v_moved bigint;
@@ -236,7 +236,9 @@ BEGIN
         SELECT o.queue_id, o.rank_from_top, o.oldest, o.conversation_group_id, g.latest FROM old AS o;
         GET DIAGNOSTICS v_moved = ROW_COUNT;
         -- A statement of its own: it sees every row that those transactions have left, and a row whose deletion is not committed.
-        IF NOT EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.generation = g.floor) THEN
+        -- In the order of the index by rank: the planner may walk over all of the other one.
+        PERFORM FROM dialoq.ready_group AS r WHERE r.generation = g.floor ORDER BY r.queue_id, r.rank_from_top, r.oldest LIMIT 1;
+        IF NOT FOUND THEN
             g.floor := g.latest;
             g.recheck_from := coalesce((
                 SELECT u.recheck_id FROM dialoq.recheck_queue AS u

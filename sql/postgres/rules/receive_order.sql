@@ -175,8 +175,9 @@ DECLARE
 BEGIN
     FOR v_row IN
         SELECT e.endpoint_id, (10 - e.priority)::smallint AS rank_from_top, (
-            -- No message of the group is older. Older ones that were received may stay for an old snapshot.
-            SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
+            -- No message of the group is older. Older ones that were received may stay for an old snapshot. Without a row there is none:
+            -- those that were received would all be read, 5,000 in each of 1,000 conversations after ten minutes.
+            SELECT min(r.oldest) FROM dialoq.ready_group AS r
             WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))) AS age
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id

@@ -63,8 +63,8 @@ BEGIN
     END IF;
     -- Deleted rows stay in the index until vacuum removes them, before all live rows.
     IF p_from_order IS NOT NULL AND p_from_level BETWEEN 1 AND 10 AND NOT EXISTS (
-        SELECT FROM dialoq.ready_group AS r
-        WHERE r.generation = ANY (ARRAY[v_floor, v_floor + 1]) AND r.queue_id = v_queue_id AND r.rank_from_top < 10 - p_from_level)
+        -- By its order, as in receive_batch.
+        SELECT FROM dialoq.candidates(v_queue_id, v_floor, -1::smallint, -1, '{}', (9 - p_from_level)::smallint))
     THEN
         v_past_top := 10 - p_from_level;
         v_past := p_from_order;

@@ -54,7 +54,8 @@ BEGIN
             SELECT h.id, o.oldest
             FROM (SELECT DISTINCT g.id FROM unnest(v_groups) AS g (id) WHERE dialoq.group_key(g.id) = ANY (v_locked)) AS h
             CROSS JOIN LATERAL (
-                SELECT coalesce(min(r.oldest), 0) AS oldest FROM dialoq.ready_group AS r
+                -- NULL if the holder has taken the last message since the groups were read: then none is counted.
+                SELECT min(r.oldest) AS oldest FROM dialoq.ready_group AS r
                 WHERE r.conversation_group_id <= h.id AND (r.conversation_group_id, r.generation) >= (h.id, v_floor)
             ) AS o
         ) AS g

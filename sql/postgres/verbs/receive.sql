@@ -30,7 +30,8 @@ DECLARE
     v_xid xid8;
     v_floor bigint;
     v_latest bigint;
-    v_read bigint;
+    v_rank_read bigint;
+    v_group_read bigint;
     v_notices text;
     v_is_plain boolean;
     v_held tid[];
@@ -85,7 +86,8 @@ BEGIN
     -- Most RECEIVEs find a group that is one conversation with nothing pending, by a row that names its first message. Such
     -- messages take the three statements below. The general way behind them takes twenty, and six times as long for one message.
     IF v_is_any AND p_oldest IS NOT TRUE AND NOT v_retains THEN
-        v_read := pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass);
+        v_rank_read := pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass);
+        v_group_read := pg_stat_get_xact_tuples_returned('dialoq.ready_group_group'::regclass);
         -- A group is locked only if its row is right: this transaction may go on for long.
         SELECT c.rank_from_top, c.oldest, c.group_id, c.is_plain INTO v_top, v_from, v_group, v_is_plain
         FROM (
@@ -116,9 +118,6 @@ BEGIN
         END
         LIMIT 1;
         IF v_is_plain THEN
-            IF pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass) - v_read > 2000 THEN
-                v_notices := dialoq.dead_rows_notice();
-            END IF;
             v_xid := pg_current_xact_id();
             -- A statement of its own, so that the next one sees the message of every sender that relied on one of these rows.
             SELECT array_agg(h.row), (SELECT o.oldest FROM dialoq.oldest_row(v_group, v_from, v_floor) AS o), (
@@ -129,6 +128,11 @@ BEGIN
                 WHERE r.conversation_group_id <= v_group AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)
                 FOR UPDATE SKIP LOCKED
             ) AS h;
+            IF pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass) - v_rank_read > 2000
+                OR pg_stat_get_xact_tuples_returned('dialoq.ready_group_group'::regclass) - v_group_read > 1000
+            THEN
+                v_notices := dialoq.dead_rows_notice();
+            END IF;
             IF p_top = 1 THEN
                 RETURN QUERY
                 WITH first AS MATERIALIZED (
@@ -237,11 +241,11 @@ BEGIN
                 (10 - coalesce(p_lowest, 1))::smallint, p_oldest IS TRUE, v_passed);
             EXIT WHEN v_group IS NULL;
         ELSIF NOT EXISTS (
-                -- An empty group is not locked.
+                -- An empty group is not locked. It has no row in ready_group, so none of its received messages is read.
                 SELECT FROM dialoq.queue_message AS m JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
                 WHERE e.conversation_group_id = v_group AND (v_only IS NULL OR e.endpoint_id = v_only)
                     AND NOT e.is_quarantined AND m.queuing_order >= (
-                        SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
+                        SELECT min(r.oldest) FROM dialoq.ready_group AS r
                         WHERE r.conversation_group_id <= v_group
                             AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)))
             OR NOT dialoq.try_lock_group(v_group)

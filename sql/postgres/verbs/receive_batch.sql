@@ -26,7 +26,8 @@ DECLARE
     v_asks_each boolean;
     v_latest bigint;
     v_has_risen boolean;
-    v_read bigint := pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass);
+    v_rank_read bigint := pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass);
+    v_group_read bigint := pg_stat_get_xact_tuples_returned('dialoq.ready_group_group'::regclass);
     v_is_any boolean := false;
     v_services integer[];
     v_now timestamptz;
@@ -109,8 +110,8 @@ BEGIN
     v_is_plain := 1 = ALL (v_tops) AND NOT v_retains;
     -- Deleted rows stay in the index until vacuum removes them, before all live rows.
     IF p_from_order IS NOT NULL AND NOT EXISTS (
-        SELECT FROM dialoq.ready_group AS r
-        WHERE r.generation = ANY (ARRAY[v_floor, v_floor + 1]) AND r.queue_id = v_queue_id AND r.rank_from_top < 10 - p_from_level)
+        -- By its order: with the columns alone the planner may walk over all of the index by group, where ANALYZE saw few rows.
+        SELECT FROM dialoq.candidates(v_queue_id, v_floor, -1::smallint, -1, '{}', (9 - p_from_level)::smallint))
     THEN
         v_start_top := 10 - p_from_level;
         v_start := p_from_order;
@@ -139,12 +140,6 @@ BEGIN
             CONTINUE;
         END IF;
         v_xid := pg_current_xact_id();
-        IF v_read IS NOT NULL THEN
-            IF pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass) - v_read > 2000 + 2 * cardinality(v_items) THEN
-                v_notices := concat_ws(' ', v_notices, dialoq.dead_rows_notice());
-            END IF;
-            v_read := NULL;
-        END IF;
         v_top := v_row_tops[1];
         IF v_row_tops[cardinality(v_row_tops)] > v_top THEN
             v_oldest := v_oldest[:cardinality(array_positions(v_row_tops, v_top))];
@@ -171,6 +166,15 @@ BEGIN
                 FOR UPDATE SKIP LOCKED
             ) AS r
         ) AS h;
+        -- A search by rank may begin behind the dead rows, a search by group cannot.
+        IF v_rank_read IS NOT NULL THEN
+            IF pg_stat_get_xact_tuples_returned('dialoq.ready_group_rank'::regclass) - v_rank_read > 2000 + 2 * cardinality(v_items)
+                OR pg_stat_get_xact_tuples_returned('dialoq.ready_group_group'::regclass) - v_group_read > 1000 + 20 * cardinality(v_groups)
+            THEN
+                v_notices := concat_ws(' ', v_notices, dialoq.dead_rows_notice());
+            END IF;
+            v_rank_read := NULL;
+        END IF;
         -- Each group has just the one row that it was found by. Rows of one group can be of one age; those of two groups can
         -- only after a MOVE.
         IF v_are_distinct AND v_held_groups = v_groups AND v_held_oldest = v_oldest THEN
