@@ -6,10 +6,11 @@
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::Missed;
 use crate::time::Timestamp;
-use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::Zoned;
-use jiff::tz::{TimeZone, TimeZoneDatabase};
+use croner::{Cron, JobType};
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, Zoned};
 use std::sync::LazyLock;
 
 /// The most jobs for times that passed: MISSED = ALL.
@@ -36,6 +37,9 @@ const FIELDS: [(&str, &str); 6] = [
 pub struct Timetable {
     cron: Cron,
     zone: TimeZone,
+    /// Its line names times of the day: no field of the time has a `*` or a step. The library takes such a line for one of
+    /// intervals if a field has more than one value, such as `30 2,14`.
+    has_fixed_times: bool,
 }
 
 /// One step of a schedule: at most one job, and the time it fires next. A store takes it if the schedule's next time is still
@@ -68,7 +72,14 @@ impl Timetable {
             Some(why) => return Err(bad("CRON", line, why)),
             None => parser().parse(line).map_err(|error| bad("CRON", line, error.to_string()))?,
         };
-        let timetable = Self { cron: parsed, zone };
+        let has_fixed_times = match line.trim_start().starts_with('@') {
+            true => parsed.determine_job_type() == JobType::FixedTime,
+            false => {
+                let fields = line.split_whitespace().count();
+                !line.split_whitespace().take(fields - DATE_FIELDS).any(|field| field.contains(['*', '?', '/']))
+            }
+        };
+        let timetable = Self { cron: parsed, zone, has_fixed_times };
         if timetable.next(ANY_TIME).is_none() {
             let why = "it never comes: none of its months has such a day".to_owned();
             return Err(bad("CRON", line, why));
@@ -83,8 +94,19 @@ impl Timetable {
 
     /// The first time after another.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        let found = self.cron.find_next_occurrence(&self.zoned(after)?, false).ok()?;
-        Some(timestamp(&found))
+        let after = self.zoned(after)?;
+        if !self.has_fixed_times {
+            return Some(timestamp(&self.cron.find_next_occurrence(&after, false).ok()?));
+        }
+        // Clocks that show a later time never show an earlier moment, so the first time that lies behind is the next one.
+        let mut clock = as_utc(after.datetime())?;
+        loop {
+            clock = self.cron.find_next_occurrence(&clock, false).ok()?;
+            let moment = self.moment_of(clock.datetime())?;
+            if moment > after {
+                return Some(timestamp(&moment));
+            }
+        }
     }
 
     /// The steps of a schedule whose next time is `due`; none if that is not over.
@@ -125,8 +147,40 @@ impl Timetable {
     }
 
     fn previous(&self, before: Timestamp, is_inclusive: bool) -> Option<Timestamp> {
-        let found = self.cron.find_previous_occurrence(&self.zoned(before)?, is_inclusive).ok()?;
-        Some(timestamp(&found))
+        let before = self.zoned(before)?;
+        if !self.has_fixed_times {
+            return Some(timestamp(&self.cron.find_previous_occurrence(&before, is_inclusive).ok()?));
+        }
+        let mut clock = as_utc(self.latest_shown(&before)?)?;
+        let mut is_first = true;
+        loop {
+            clock = self.cron.find_previous_occurrence(&clock, std::mem::take(&mut is_first)).ok()?;
+            let moment = self.moment_of(clock.datetime())?;
+            if moment < before || is_inclusive && moment == before {
+                return Some(timestamp(&moment));
+            }
+        }
+    }
+
+    /// The moment of a fixed time: the first at which the clocks show it, or the end of the gap that leaves it out.
+    fn moment_of(&self, clock: DateTime) -> Option<Zoned> {
+        let found = self.zone.to_ambiguous_zoned(clock);
+        let AmbiguousOffset::Gap { before, .. } = found.offset() else { return found.earlier().ok() };
+        // As if the clocks had not been changed; their change is the last one up to that moment.
+        let unchanged = before.to_timestamp(clock).ok()?;
+        let change = self.zone.preceding(unchanged + SignedDuration::from_secs(1)).next()?;
+        Some(change.timestamp().to_zoned(self.zone.clone()))
+    }
+
+    /// The latest time that the clocks have shown up to a moment: after they went back, one that they will show again.
+    fn latest_shown(&self, moment: &Zoned) -> Option<DateTime> {
+        let now = moment.datetime();
+        let AmbiguousOffset::Fold { before, .. } = self.zone.to_ambiguous_zoned(now).offset() else { return Some(now) };
+        if moment.offset() == before {
+            return Some(now);
+        }
+        let change = self.zone.preceding(moment.timestamp() + SignedDuration::from_secs(1)).next()?;
+        Some(before.to_datetime(change.timestamp()))
     }
 
     /// A time as the zone's clocks show it, without fractions of a second, which no line names.
@@ -136,6 +190,11 @@ impl Timetable {
     }
 }
 
+/// A time of the clocks, for a search that knows of no changes of them.
+fn as_utc(clock: DateTime) -> Option<Zoned> {
+    clock.to_zoned(TimeZone::UTC).ok()
+}
+
 fn timestamp(time: &Zoned) -> Timestamp {
     Timestamp(time.timestamp().as_microsecond())
 }
@@ -143,6 +202,9 @@ fn timestamp(time: &Zoned) -> Timestamp {
 fn parser() -> CronParser {
     CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build()
 }
+
+/// Day of month, month and day of week.
+const DATE_FIELDS: usize = 3;
 
 /// What is wrong with a line, and where.
 fn fault(line: &str) -> Option<String> {

@@ -125,3 +125,145 @@ fn all_missed_times_are_the_last_thousand() {
     assert_eq!((first.due, first.time), (due, Some(at("2026-11-22T09:43:21Z"))), "from the time in the row on");
     assert_eq!((last.time, last.next), (Some(now), Some(at("2026-11-22T10:00:01Z"))));
 }
+
+mod brute_force {
+    //! Timetables against a walk over every minute of the days around a change of the clocks.
+
+    use super::*;
+    use jiff::SignedDuration;
+    use jiff::civil::DateTime;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// Half an hour, two hours, changes at midnight and into it, west and east.
+    const PLACES: [&str; 12] = [
+        "Europe/Berlin",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "America/Scoresbysund",
+        "America/Havana",
+        "Africa/Cairo",
+        "Asia/Beirut",
+        "America/St_Johns",
+        "Pacific/Chatham",
+        "Africa/Casablanca",
+        "Antarctica/Troll",
+        "UTC",
+    ];
+    const DAY_S: i64 = 86_400;
+
+    /// A field: its text, its values, and whether it has a `*` or a step.
+    type Field = (String, BTreeSet<i8>, bool);
+
+    fn field(least: i8, most: i8) -> BoxedStrategy<Field> {
+        let set = |text: String, values: BTreeSet<i8>, steps: bool| (text, values, steps);
+        prop_oneof![
+            6 => prop::collection::btree_set(least..=most, 1..4).prop_map(move |values| {
+                let text: Vec<String> = values.iter().map(i8::to_string).collect();
+                set(text.join(","), values, false)
+            }),
+            1 => (least..=most, 0..4i8).prop_map(move |(first, more)| {
+                let last = first.saturating_add(more).min(most);
+                set(format!("{first}-{last}"), (first..=last).collect(), false)
+            }),
+            1 => Just(set("*".into(), (least..=most).collect(), true)),
+            1 => (2..8i8).prop_map(move |step| {
+                set(format!("*/{step}"), (least..=most).step_by(step.unsigned_abs().into()).collect(), true)
+            }),
+        ]
+        .boxed()
+    }
+
+    fn hours() -> BoxedStrategy<Field> {
+        prop_oneof![
+            2 => field(0, 3),
+            1 => field(22, 23),
+            1 => field(0, 23),
+        ]
+        // A list of a few hours is not what `*` means.
+        .prop_map(|(text, values, steps)| match text.as_str() {
+            "*" => (text, (0..=23).collect(), true),
+            step if step.starts_with("*/") => {
+                let by: usize = step[2..].parse().unwrap();
+                (text, (0..=23).step_by(by).collect(), true)
+            }
+            _ => (text, values, steps),
+        })
+        .boxed()
+    }
+
+    proptest! {
+        #![proptest_config(crate::seeds::config(512))]
+
+        #[test]
+        fn a_timetable_is_what_a_walk_over_every_minute_finds(
+            minutes in field(0, 59),
+            hours in hours(),
+            days in prop::option::weighted(0.2, prop::collection::btree_set(1..=31i8, 1..12)),
+            weekdays in prop::option::weighted(0.3, prop::collection::btree_set(0..=6i8, 1..5)),
+            place in 0..PLACES.len(),
+            change in 0..4usize,
+        ) {
+            let list = |values: &Option<BTreeSet<i8>>| values.as_ref().map_or("*".to_owned(), |values| {
+                values.iter().map(i8::to_string).collect::<Vec<_>>().join(",")
+            });
+            let line = format!("{} {} {} * {}", minutes.0, hours.0, list(&days), list(&weekdays));
+            let zone = ZONES.get(PLACES[place]).unwrap();
+            let changed = zone.following("2026-01-01T00:00:00Z".parse::<jiff::Timestamp>().unwrap()).nth(change);
+            let middle = changed.map_or(1_780_012_800, |change| change.timestamp().as_second());
+            let (begin, end) = (middle - 2 * DAY_S, middle + 2 * DAY_S);
+
+            let is_fixed = !minutes.2 && !hours.2;
+            let matches = |clock: DateTime| {
+                let by_day = days.as_ref().map(|days| days.contains(&clock.day()));
+                let by_weekday = weekdays.as_ref().map(|all| all.contains(&clock.weekday().to_sunday_zero_offset()));
+                let is_day = match (by_day, by_weekday) {
+                    (Some(one), Some(other)) => one || other,
+                    (one, other) => one.or(other).unwrap_or(true),
+                };
+                is_day && minutes.1.contains(&clock.minute()) && hours.1.contains(&clock.hour())
+            };
+            let mut right = BTreeSet::new();
+            let mut shown = BTreeSet::new();
+            let mut last: Option<DateTime> = None;
+            for second in (begin - DAY_S..=end).step_by(60) {
+                let clock = jiff::Timestamp::from_second(second).unwrap().to_zoned(zone.clone()).datetime();
+                let mut left_out = last.map(|last| last + SignedDuration::from_mins(1)).filter(|_| is_fixed);
+                while let Some(missing) = left_out.filter(|missing| *missing < clock) {
+                    if matches(missing) {
+                        right.insert(second);
+                    }
+                    left_out = Some(missing + SignedDuration::from_mins(1));
+                }
+                last = Some(clock);
+                if matches(clock) && (shown.insert(clock) || !is_fixed) {
+                    right.insert(second);
+                }
+            }
+            let right: Vec<i64> = right.into_iter().filter(|second| *second > begin).collect();
+
+            let Ok(table) = Timetable::parse("s", &line, PLACES[place]) else { return Ok(()) };
+            let us = |second: i64| Timestamp(second * 1_000_000);
+            let mut found = Vec::new();
+            let mut time = us(begin);
+            while let Some(next) = table.next(time).filter(|next| *next <= us(end)) {
+                prop_assert!(next > time, "{line} in {}: {next} comes after {time}", PLACES[place]);
+                found.push(next.0 / 1_000_000);
+                time = next;
+            }
+            prop_assert_eq!(&found, &right, "{} in {}", line, PLACES[place]);
+            if let Some(first) = right.first() {
+                let missed = table.firings(us(*first), us(end), Missed::All);
+                let times: Vec<i64> = missed.iter().map(|firing| firing.time.unwrap().0 / 1_000_000).collect();
+                prop_assert_eq!(&times[..], &right[right.len().saturating_sub(MOST_MISSED)..], "{} in {}, back", line, PLACES[place]);
+                // From any moment between two times back to the one before.
+                for pair in right.windows(2) {
+                    let between = us(pair[0] + (pair[1] - pair[0]) / 2);
+                    let once = table.firings(us(*first), between, Missed::Once);
+                    prop_assert_eq!(once[0].time, Some(us(pair[0])), "{} in {}, at {}", line, PLACES[place], between);
+                    prop_assert_eq!(once[0].next, Some(us(pair[1])), "{} in {}, at {}", line, PLACES[place], between);
+                }
+            }
+        }
+    }
+}
