@@ -30,8 +30,8 @@ const TAKE_WAIT: Duration = Duration::from_secs(60);
 /// How long an activated reader waits for its next job before it leaves; as that of a queue of messages.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
 
-/// How long a report waits before it is made again, if another session holds the row of its job.
-const PAUSE_WHILE_LOCKED: Duration = Duration::from_millis(50);
+/// How long a report waits before it is made again.
+const PAUSE_BEFORE_REPORT: Duration = Duration::from_millis(50);
 
 /// Set between the taking of a job and its handler.
 const BEFORE_HANDLER: &str = "dialoq_before_handler";
@@ -491,7 +491,7 @@ impl<T: Send + 'static> Reader<T> {
         let (reason, then) = match ended {
             Ended::Done(result) => {
                 let lease = self.lease(&job);
-                let completed = match while_locked(lease, || complete(broker, &job, result.clone())).await {
+                let completed = match self.report(lease, || complete(broker, &job, result.clone())).await {
                     Err(error) if self.is_completed(&job, &error).await => Ok(()),
                     completed => completed,
                 };
@@ -504,7 +504,7 @@ impl<T: Send + 'static> Reader<T> {
         };
         self.note_failure(&job, &reason);
         let report = || report_failure(broker, &job, reason.clone(), then);
-        match while_locked(self.lease(&job), report).await {
+        match self.report(self.lease(&job), report).await {
             Err(error) if !is_lost(&error) => return Err(error),
             // A job that was lost meanwhile has failed already.
             Ok(_) | Err(_) => {}
@@ -597,6 +597,29 @@ impl<T: Send + 'static> Reader<T> {
         self.worker.lease.unwrap_or_else(|| Duration::from_millis(of_queue()))
     }
 
+    /// Makes a report on a leased job again while it may succeed, for the length of a lease at most: if another session holds the
+    /// row of the job, as a take on a server does to its commit, or if the server or the owner of the file has gone for a moment.
+    /// A job whose handler had succeeded came back at the end of its lease, or was dead. A report may be made twice, because of its
+    /// token. A reader that is to stop does not wait for a server.
+    async fn report<R, F: Future<Output = Result<R>>>(&self, lease: Duration, report: impl Fn() -> F) -> Result<R> {
+        let begun = tokio::time::Instant::now();
+        loop {
+            let error = match report().await {
+                Err(error) if begun.elapsed() < lease => error,
+                done => return done,
+            };
+            let is_given_up = match error.code() {
+                Code::JOB_LOCKED => false,
+                Code::COMMIT_UNKNOWN => *self.stopped.borrow(),
+                _ => !error.is_retryable() || *self.stopped.borrow(),
+            };
+            if is_given_up {
+                return Err(error);
+            }
+            tokio::time::sleep(PAUSE_BEFORE_REPORT).await;
+        }
+    }
+
     fn note_failure(&self, job: &Job, reason: &str) {
         self.counters.failed.fetch_add(1, Relaxed);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, reason, "a job failed");
@@ -628,21 +651,6 @@ async fn complete(act: &impl Act, job: &Job, result: Option<Vec<u8>>) -> Result<
     match result {
         Some(result) => act.complete_job_with(job, result).await,
         None => act.complete_job(job).await,
-    }
-}
-
-/// Makes a report on a leased job again while another session holds the row of the job, for the length of a lease at most. On a
-/// server a take holds it to its commit, if it read the row just before this job was taken. Where commits took more than 100 ms, a
-/// job whose handler had succeeded came back at the end of its lease, or was dead.
-async fn while_locked<T, F: Future<Output = Result<T>>>(lease: Duration, report: impl Fn() -> F) -> Result<T> {
-    let begun = tokio::time::Instant::now();
-    loop {
-        match report().await {
-            Err(error) if error.code() == Code::JOB_LOCKED && begun.elapsed() < lease => {
-                tokio::time::sleep(PAUSE_WHILE_LOCKED).await;
-            }
-            done => return done,
-        }
     }
 }
 
@@ -714,3 +722,6 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
 fn shortened(reason: String) -> String {
     reason.replace('\0', "\\0").chars().take(3000).collect()
 }
+
+#[cfg(test)]
+mod tests;
