@@ -22,8 +22,8 @@ const CLASSES: [&str; LEVELS] =
 /// exact. So a message is overtaken against the rule at most once by each other level.
 ///
 /// Bound: a message of level `l` is ahead of all that come more than `(10 - l) * per_level` after it, except for one
-/// receive of each other level. With `per_level` zero it is first come, first served. If a receive of its level finds
-/// nothing while a message is held by another reader, or its group pauses, its age counts from that receive.
+/// receive of each other level. With `per_level` zero it is first come, first served. If a receive of its level
+/// passes a message over because another reader holds it, or its group pauses, its age counts from that receive.
 pub fn aging(queue: impl Into<Arc<str>>, per_level: Duration) -> Aging {
     Aging { queue: queue.into(), per_level, top: Some(1), none_before: [Timestamp(i64::MIN); LEVELS] }
 }

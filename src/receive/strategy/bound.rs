@@ -18,8 +18,8 @@ pub enum Bound {
         weights: Vec<(Arc<str>, u64)>,
     },
     /// A message of level `l` is overtaken by a newer one only if that one was enqueued within `(10 - l) * per_level`
-    /// after it; in addition at most once by each other level. If a receive of its level found nothing while the message
-    /// was not on offer, it counts as enqueued then: another reader held it, its group paused, or it had another level.
+    /// after it; in addition at most once by each other level. If a receive of its level passed it over because it was
+    /// not on offer, it counts as enqueued then: another reader held it, its group paused, or it had another level.
     Age {
         /// The waiting time that makes up for one level.
         per_level: Duration,
