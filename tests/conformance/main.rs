@@ -18,6 +18,7 @@ mod lifetime;
 mod names;
 mod operators;
 mod ours;
+mod poison;
 mod priorities;
 mod queues;
 mod receive;
