@@ -4,6 +4,7 @@ mod sql;
 
 pub use sql::Sql;
 
+mod abandoned;
 mod rollback;
 
 use crate::act::Perform;

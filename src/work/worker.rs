@@ -523,7 +523,15 @@ impl<T: Send + 'static> Reader<T> {
 
     async fn in_transaction(&self) -> Result<bool> {
         let tx = Arc::new(self.worker.broker.begin().await?);
-        let Some(job) = self.take(&*tx).await? else { return Ok(false) };
+        let job = match self.take(&*tx).await? {
+            Some(job) => job,
+            // A take that the stop has cut off may have taken a job all the same. A rollback would be a failed attempt, although no
+            // handler has seen the job.
+            None => match tx.abandoned_jobs().await.pop() {
+                Some(job) => job,
+                None => return Ok(false),
+            },
+        };
         let job = Arc::new(job);
         tx.savepoint(BEFORE_HANDLER).await?;
         let ended = self.handle(job.clone(), Some(tx.clone())).await;

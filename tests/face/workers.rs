@@ -3,6 +3,7 @@
 use super::*;
 use dialoq::receive::weighted;
 use dialoq::work::{AfterFailure, JobFilter, RunningWorker, StatisticsBy, WorkQueue};
+use std::future::IntoFuture;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
@@ -444,4 +445,36 @@ async fn a_strategy_that_panics_does_not_end_its_reader() {
         assert!(plans.load(SeqCst) > 4, "it has panicked");
         assert_eq!(worker.stop().await.completed, 3);
     }
+}
+
+/// A process that works through the owner of the file gets the answers to its takes late, so a stop often meets one on its way.
+#[tokio::test]
+async fn a_stop_in_the_middle_of_a_take_costs_no_attempt() {
+    let _limit = limit();
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("shop.db").display());
+    let owner = Broker::open(&url).await.unwrap();
+    owner.execute("CREATE WORK QUEUE tasks WITH MAX_ATTEMPTS = 1").await.unwrap();
+    let guest = Broker::open(&url).await.unwrap();
+    let mut completed = 0;
+    for round in 0..200_u32 {
+        let worker = guest.worker(TASKS, async |_, _| Ok::<_, String>(())).in_transactions();
+        let worker = if round % 2 == 0 { worker.start() } else { worker.activated().start() };
+        let stop = async {
+            for _ in 0..round % 23 {
+                tokio::task::yield_now().await;
+            }
+            worker.stop().await
+        };
+        let (pushed, done) = tokio::join!(owner.push_job(TASKS, &round).into_future(), stop);
+        pushed.unwrap();
+        assert_eq!((done.failed, done.lost), (0, 0));
+        completed += done.completed;
+    }
+    assert!(owner.jobs(&dead(), 1).await.unwrap().is_empty(), "no handler has failed");
+    let worker = guest.worker(TASKS, async |_, _| Ok::<_, String>(())).in_transactions().readers(4).start();
+    until("all jobs", || worker.done().completed + completed == 200).await;
+    worker.stop().await;
+    guest.close().await.unwrap();
+    owner.close().await.unwrap();
 }
