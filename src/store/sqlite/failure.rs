@@ -11,7 +11,7 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
         }
         Some(ErrorCode::DatabaseCorrupt) => (Code::STORE_DAMAGED, "the file is damaged; restore it from a copy"),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            (Code::STORE_READ_ONLY, "the file or its folder cannot be written")
+            (Code::STORE_READ_ONLY, "the file, its folder, or the -wal or -shm beside it cannot be written")
         }
         Some(ErrorCode::DiskFull) => (Code::STORE_FULL, "the disk is full; make room and open it again"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
