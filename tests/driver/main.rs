@@ -22,6 +22,7 @@ mod jobs_strict;
 mod jobs_together;
 mod leaving;
 mod measured;
+mod moved;
 mod old_snapshots;
 mod plans;
 mod restored;
@@ -83,6 +84,10 @@ fn main() -> ExitCode {
             a_batch_numbers_its_messages_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
             a_row_that_a_sender_keeps_hides_no_other_group a_batch_passes_over_no_older_message_of_a_conversation
             a_batch_passes_over_no_message_that_came_back;
+        Postgres moved: a_message_under_way_to_a_conversation_that_moves_comes_before_the_next
+            a_message_under_way_to_a_conversation_that_moves_is_seen_by_polls_and_notes
+            a_conversation_that_moves_again_waits_for_its_last_recheck
+            a_held_group_without_messages_counts_for_nothing;
         Postgres dialog_batches: a_batch_begins_what_is_plain_and_leaves_the_rest
             a_batch_ends_what_is_plain_and_leaves_the_rest first_messages_go_among_others_in_a_batch
             what_is_left_of_a_batch_is_done_alone a_first_message_is_not_sent_under_the_lock_of_another_group;

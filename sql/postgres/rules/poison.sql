@@ -25,10 +25,11 @@ BEGIN
         CROSS JOIN generate_series(0, 2) AS k (delivery_class)
         CROSS JOIN LATERAL (
             SELECT n.xmax::text::bigint AS xid FROM dialoq.queue_message AS n
-            WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = k.delivery_class AND n.queuing_order >= (
+            WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = k.delivery_class AND n.queuing_order >= CASE WHEN e.moved_recheck_id IS NULL THEN (
                 -- As in group_rank.
                 SELECT min(r.oldest) FROM dialoq.ready_group AS r
                 WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
+                ELSE 0 END
             ORDER BY n.queuing_order LIMIT 1
         ) AS m
         WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id AND m.xid <> 0

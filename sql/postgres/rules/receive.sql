@@ -27,7 +27,7 @@ DECLARE
 BEGIN
     SELECT q.is_retention_enabled INTO v_retains FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
     FOR v_row IN
-        SELECT e.endpoint_id, e.rollbacks, dialoq.has_pending(e) AS has_pending
+        SELECT e.endpoint_id, e.rollbacks, dialoq.has_pending(e) AS has_pending, e.moved_recheck_id
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND s.queue_id = p_queue_id
@@ -51,10 +51,11 @@ BEGIN
                 UNION ALL
                 -- No message of the group is older than its rows. Older ones that were received may stay for an old snapshot.
                 (SELECT m.ctid, m.delivery_class, m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 0 AND m.queuing_order >= (
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 0 AND m.queuing_order >= CASE WHEN v_row.moved_recheck_id IS NULL THEN (
                     SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
                     WHERE r.conversation_group_id <= p_group
                         AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
+                    ELSE 0 END
                 ORDER BY m.queuing_order
                 LIMIT v_left + 1)
             ) AS o

@@ -174,11 +174,12 @@ DECLARE
     v_order bigint;
 BEGIN
     FOR v_row IN
-        SELECT e.endpoint_id, (10 - e.priority)::smallint AS rank_from_top, (
+        SELECT e.endpoint_id, (10 - e.priority)::smallint AS rank_from_top, CASE WHEN e.moved_recheck_id IS NULL THEN (
             -- No message of the group is older. Older ones that were received may stay for an old snapshot. Without a row there is none:
             -- those that were received would all be read, 5,000 in each of 1,000 conversations after ten minutes.
             SELECT min(r.oldest) FROM dialoq.ready_group AS r
-            WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1))) AS age
+            WHERE r.conversation_group_id <= p_group AND (r.conversation_group_id, r.generation) >= (p_group, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
+            ELSE 0 END AS age
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
@@ -207,7 +208,7 @@ BEGIN
         SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS rank_from_top, o.oldest
         FROM unnest(p_groups) AS g (id)
         CROSS JOIN LATERAL (
-            SELECT c.*, CASE WHEN p_are_right THEN (
+            SELECT c.*, CASE WHEN p_are_right AND c.moved_recheck_id IS NULL THEN (
                     SELECT coalesce(min(r.oldest), 0) FROM dialoq.ready_group AS r
                     WHERE r.conversation_group_id <= g.id AND (r.conversation_group_id, r.generation) >= (g.id, (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)))
                 ELSE 0 END AS age

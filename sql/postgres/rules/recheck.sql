@@ -11,6 +11,18 @@ BEGIN
     INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
 END $$;
 
+-- The same for an endpoint that moves to another group.
+-- Gives: the request's id
+CREATE OR REPLACE FUNCTION dialoq.request_recheck_of_moved(p_endpoint_id bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_xid xid8 := pg_current_xact_id();
+    v_id bigint;
+BEGIN
+    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp()) RETURNING recheck_id INTO v_id;
+    RETURN v_id;
+END $$;
+
 -- Rechecks an endpoint. If it is gone, its late messages are removed. Otherwise pending messages are applied, messages that can
 -- be delivered leave the transmission queue, and the group's rows of ready_group are rebuilt.
 -- Gives: whether it is settled; false if another transaction holds the group.

@@ -118,6 +118,9 @@ BEGIN
         RETURN;
     ELSIF p_step = 'recheck' THEN
         SELECT s.is_done, s.notices INTO is_done, notices FROM dialoq.recheck(p_endpoint_id) AS s;
+        -- Its messages are announced to its group now, unless it has moved again since this was requested.
+        UPDATE dialoq.conversation_endpoint AS e SET moved_recheck_id = NULL
+        WHERE is_done AND e.endpoint_id = p_endpoint_id AND e.moved_recheck_id <= p_id;
         RETURN;
     END IF;
     -- lock_endpoint applies the events that are due.

@@ -112,7 +112,7 @@ BEGIN
                     LIMIT 1
                 ) AS m
                 WHERE e.conversation_group_id = g.group_id AND e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now)
-                    AND NOT e.is_quarantined AND e.state IN ('SO', 'CO') AND 10 - e.priority = g.top
+                    AND NOT e.is_quarantined AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = g.top
                     AND e.service_id = ANY (v_services) AND (m.queuing_order = g.oldest OR cardinality(p_tops) > 1)
                     AND (SELECT f.message_type_id FROM dialoq.first_system(e.endpoint_id) AS f) IS NULL
                     AND NOT EXISTS (
@@ -139,7 +139,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
                     e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
-                        AND e.state IN ('SO', 'CO') AND 10 - e.priority = g.top AS is_plain
+                        AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = g.top AS is_plain
                 FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = g.group_id OFFSET 0
             ) AS e
             -- A group may have several rows.

@@ -11,6 +11,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
     v_lock record;
     e dialoq.conversation_endpoint;
+    v_recheck_id bigint;
     v_notices text;
 BEGIN
     PERFORM dialoq.check_isolation();
@@ -28,9 +29,12 @@ BEGIN
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_lock.endpoint_id;
     PERFORM dialoq.check_destination(p_conversation_group_id, e.service_id);
     IF e.conversation_group_id <> p_conversation_group_id THEN
+        -- A concurrent SEND still announces its message to the old group. Until the recheck the rows of the new group do not say how old
+        -- the messages of this endpoint are.
+        v_recheck_id := dialoq.request_recheck_of_moved(e.endpoint_id);
         -- The count of rollbacks is that of the group.
         UPDATE dialoq.conversation_endpoint AS c
-        SET conversation_group_id = p_conversation_group_id, rollbacks = (
+        SET conversation_group_id = p_conversation_group_id, moved_recheck_id = v_recheck_id, rollbacks = (
             SELECT max(o.rollbacks) FROM dialoq.conversation_endpoint AS o
             WHERE o.conversation_group_id = p_conversation_group_id)
         WHERE c.endpoint_id = e.endpoint_id;
@@ -39,8 +43,6 @@ BEGIN
         IF dialoq.rebuild_ready_rows(p_conversation_group_id) THEN
             v_notices := (SELECT 'q:' || s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = e.service_id);
         END IF;
-        -- A concurrent SEND still announces its message to the old group.
-        PERFORM dialoq.request_recheck(e.endpoint_id);
     END IF;
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
 END $$;

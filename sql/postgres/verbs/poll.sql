@@ -60,9 +60,9 @@ BEGIN
             ) AS o
         ) AS g
         CROSS JOIN LATERAL (
-            SELECT least(sum(m.messages), 1000) AS messages
+            SELECT least(coalesce(sum(m.messages), 0), 1000) AS messages
             FROM (
-                SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
+                SELECT e.endpoint_id, CASE WHEN e.moved_recheck_id IS NULL THEN g.oldest ELSE 0 END AS oldest FROM dialoq.conversation_endpoint AS e
                 JOIN dialoq.service AS s ON s.service_id = e.service_id
                 WHERE e.conversation_group_id = g.id AND s.queue_id = v_queue_id AND NOT e.is_quarantined
                     AND e.state NOT IN ('DO', 'CD')
@@ -74,7 +74,7 @@ BEGIN
                 SELECT (
                     SELECT count(*) FROM (
                         SELECT FROM dialoq.queue_message AS m
-                        WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 AND m.queuing_order >= g.oldest
+                        WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 AND m.queuing_order >= e.oldest
                         LIMIT 1000) AS f
                 ) + (
                     SELECT count(*) FROM dialoq.queue_message AS m

@@ -100,7 +100,7 @@ BEGIN
                 FROM (
                     SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
                     WHERE f.is_free AND e.conversation_group_id = r.group_id AND e.state IN ('SO', 'CO')
-                        AND NOT e.is_quarantined AND 10 - e.priority = r.rank_from_top
+                        AND NOT e.is_quarantined AND e.moved_recheck_id IS NULL AND 10 - e.priority = r.rank_from_top
                     OFFSET 0
                 ) AS e
                 CROSS JOIN LATERAL (
@@ -141,7 +141,7 @@ BEGIN
                         SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
                             count(*) OVER () AS endpoints,
                             e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
-                                AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AS is_plain
+                                AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AS is_plain
                         FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group
                         OFFSET 0
                     ) AS e
@@ -181,7 +181,7 @@ BEGIN
                         SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
                             count(*) OVER () AS endpoints,
                             e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
-                                AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AS is_plain
+                                AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AS is_plain
                         FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group
                         OFFSET 0
                     ) AS e
@@ -244,10 +244,10 @@ BEGIN
                 -- An empty group is not locked. It has no row in ready_group, so none of its received messages is read.
                 SELECT FROM dialoq.queue_message AS m JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
                 WHERE e.conversation_group_id = v_group AND (v_only IS NULL OR e.endpoint_id = v_only)
-                    AND NOT e.is_quarantined AND m.queuing_order >= (
+                    AND NOT e.is_quarantined AND m.queuing_order >= CASE WHEN e.moved_recheck_id IS NULL THEN (
                         SELECT min(r.oldest) FROM dialoq.ready_group AS r
                         WHERE r.conversation_group_id <= v_group
-                            AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)))
+                            AND (r.conversation_group_id, r.generation) >= (v_group, v_floor)) ELSE 0 END)
             OR NOT dialoq.try_lock_group(v_group)
         THEN
             RETURN;

@@ -203,7 +203,7 @@ BEGIN
                     CROSS JOIN LATERAL (
                         SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
                             e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
-                                AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AND e.service_id = ANY (v_services) AS is_plain
+                                AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AND e.service_id = ANY (v_services) AS is_plain
                         FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = g.id OFFSET 0
                     ) AS e
                 ) AS c
@@ -275,7 +275,8 @@ BEGIN
                     SELECT c.endpoint_id, c.conversation_handle, c.service_id, c.service_contract_id,
                         (10 - c.priority)::smallint AS rank_from_top,
                         c.rollbacks <> 0 OR c.due_at <= v_now OR dialoq.effective_state(c.state, m.message_type_id) <> c.state
-                            AS has_pending, m.message_type_id IS NOT NULL AS has_system
+                            AS has_pending, m.message_type_id IS NOT NULL AS has_system,
+                        CASE WHEN c.moved_recheck_id IS NULL THEN b.oldest ELSE 0 END AS oldest
                     FROM dialoq.conversation_endpoint AS c
                     CROSS JOIN LATERAL dialoq.first_system(c.endpoint_id) AS m
                     WHERE c.conversation_group_id = g.id AND NOT c.is_quarantined AND c.state NOT IN ('DO', 'CD')
@@ -289,7 +290,7 @@ BEGIN
                     UNION ALL
                     -- No message of the group is older than its rows, so deleted rows that an old snapshot keeps are passed over.
                     (SELECT n.ctid, n.delivery_class, n.queuing_order FROM dialoq.queue_message AS n
-                    WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = 0 AND n.queuing_order >= b.oldest
+                    WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = 0 AND n.queuing_order >= e.oldest
                     ORDER BY n.queuing_order
                     LIMIT g.most + 1)
                 ) AS m

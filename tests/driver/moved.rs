@@ -1,0 +1,180 @@
+//! Messages under way to a conversation that moves to another group.
+
+use crate::enlisting::{dialog, on};
+use crate::servers::Store;
+use dialoq::Act;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+
+async fn client(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// The texts that a RECEIVE gives.
+async fn texts(client: &Client, receive: &str) -> Vec<String> {
+    let text =
+        format!("SELECT convert_from(message_body, 'UTF8') FROM dialoq.{receive} WHERE message_body IS NOT NULL");
+    client.query(&text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// The handles and groups of the other sides of two conversations.
+async fn targets(client: &Client, handles: [&str; 2]) -> [(String, String); 2] {
+    let mut targets = Vec::new();
+    for handle in handles {
+        let target = "SELECT t.conversation_handle::text, t.conversation_group_id::text
+            FROM dialoq.conversation_endpoint AS i JOIN dialoq.conversation_endpoint AS t
+                ON t.conversation_id = i.conversation_id AND NOT t.is_initiator
+            WHERE i.is_initiator AND i.conversation_handle = $1::text::uuid";
+        let row = client.query_one(target, &[&handle]).await.unwrap();
+        targets.push((row.get(0), row.get(1)));
+    }
+    targets.try_into().unwrap()
+}
+
+/// Runs the rechecks that were requested.
+async fn recheck(client: &Client) {
+    // Those also wait for transactions of other databases of the server.
+    while client.query_one("SELECT count(*) FROM dialoq.recheck_queue", &[]).await.unwrap().get::<_, i64>(0) > 0 {
+        client
+            .batch_execute("UPDATE dialoq.recheck_queue SET noted_at = noted_at - interval '1 minute'; SELECT 1")
+            .await
+            .unwrap();
+        client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+    }
+}
+
+async fn moved_ones(client: &Client) -> i64 {
+    let count = "SELECT count(*) FROM dialoq.conversation_endpoint WHERE moved_recheck_id IS NOT NULL";
+    client.query_one(count, &[]).await.unwrap().get(0)
+}
+
+/// An open SEND has announced its message to the group that the conversation leaves meanwhile. The next message is announced to the
+/// new one, and does not come before it.
+pub(crate) fn a_message_under_way_to_a_conversation_that_moves_comes_before_the_next(store: Store) {
+    on(store, |broker, client, database| async move {
+        let receives = [
+            ("receive('server', 1)", 1),
+            ("receive('server', 2)", 2),
+            ("receive('server')", 2),
+            ("receive('server', 1, p_oldest => true)", 1),
+            ("receive('server', 1, p_conversation_handle => '{handle}')", 1),
+            ("receive('server', 1, p_conversation_group_id => '{group}')", 1),
+            ("receive_batch('server', ARRAY[1]::bigint[])", 1),
+            ("receive_batch('server', ARRAY[1, 1]::bigint[])", 2),
+            ("receive_batch('server', ARRAY[NULL, NULL]::bigint[])", 2),
+            // RECEIVE serves the caller.
+            ("claim_batch('server', ARRAY[1]::bigint[], '{}')", 0),
+            ("claim_batch('server', ARRAY[2]::bigint[], '{}')", 0),
+        ];
+        let mut pairs = Vec::new();
+        for _ in receives {
+            let pair = (dialog(&broker).await, dialog(&broker).await);
+            broker.send(pair.0, "//t/Word", "0").await.unwrap();
+            broker.send(pair.1, "//t/Word", "0").await.unwrap();
+            pairs.push((pair.0.0.to_string(), pair.1.0.to_string()));
+        }
+        // No tick of its own makes a recheck.
+        broker.close().await.unwrap();
+        assert_eq!(texts(&client, "receive_batch('server', array_fill(NULL::bigint, ARRAY[22]))").await.len(), 22);
+        let sender = self::client(database.url()).await;
+        for ((receive, first), (moved, other)) in receives.into_iter().zip(&pairs) {
+            let [(handle, _), (_, group)] = targets(&client, [moved, other]).await;
+            let send = |text| format!("SELECT * FROM dialoq.send('{moved}', '//t/Word', '{text}')");
+            sender.batch_execute(&format!("BEGIN; {}", send("1"))).await.unwrap();
+            let command = format!("SELECT dialoq.move_conversation('{handle}', '{group}')");
+            client.batch_execute(&command).await.unwrap();
+            sender.batch_execute("COMMIT").await.unwrap();
+            sender.batch_execute(&send("2")).await.unwrap();
+            let mut seen = texts(&client, &receive.replace("{handle}", &handle).replace("{group}", &group)).await;
+            assert_eq!(seen.len(), first, "{receive}");
+            client.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+            while seen.len() < 2 {
+                let next = texts(&client, "receive('server', 1)").await;
+                assert!(!next.is_empty(), "a message stays behind after {receive}");
+                seen.extend(next);
+            }
+            assert_eq!(seen, ["1", "2"], "{receive}");
+        }
+        assert_eq!(moved_ones(&client).await, i64::try_from(pairs.len()).unwrap());
+        recheck(&client).await;
+        assert_eq!(moved_ones(&client).await, 0, "the rows of their groups are right again");
+    });
+}
+
+/// The message is counted and its rollback too, although no row of its group names it.
+pub(crate) fn a_message_under_way_to_a_conversation_that_moves_is_seen_by_polls_and_notes(store: Store) {
+    on(store, |broker, client, database| async move {
+        let (moved, other) = (dialog(&broker).await, dialog(&broker).await);
+        for handle in [moved, other] {
+            broker.send(handle, "//t/Word", "0").await.unwrap();
+        }
+        broker.close().await.unwrap();
+        texts(&client, "receive_batch('server', ARRAY[1, 1]::bigint[])").await;
+        let (moved, other) = (moved.0.to_string(), other.0.to_string());
+        let [(handle, _), (_, group)] = targets(&client, [&moved, &other]).await;
+        let sender = self::client(database.url()).await;
+        let send = |to: &str, text| format!("SELECT * FROM dialoq.send('{to}', '//t/Word', '{text}')");
+        sender.batch_execute(&format!("BEGIN; {}", send(&moved, "1"))).await.unwrap();
+        client.batch_execute(&format!("SELECT dialoq.move_conversation('{handle}', '{group}')")).await.unwrap();
+        sender.batch_execute("COMMIT").await.unwrap();
+        sender.batch_execute(&send(&moved, "2")).await.unwrap();
+        let reader = self::client(database.url()).await;
+        reader.batch_execute("BEGIN; SELECT * FROM dialoq.receive('server', 1)").await.unwrap();
+        let held = client.query_one("SELECT held_queues FROM dialoq.poll()", &[]).await.unwrap();
+        assert!(held.get::<_, String>(0).ends_with(":2"), "{held:?}");
+        let note = "SELECT dialoq.begin_attempt(gen_random_uuid(), q.queue_id, $1::text::uuid)
+            FROM dialoq.service_queue AS q WHERE q.folded_name = 'server'";
+        client.query(note, &[&group]).await.unwrap();
+        let notes = client.query_one("SELECT count(*) FROM dialoq.receive_attempt", &[]).await.unwrap();
+        assert_eq!(notes.get::<_, i64>(0), 1);
+        reader.batch_execute("ROLLBACK").await.unwrap();
+    });
+}
+
+/// The recheck after the first of two moves says nothing about the second.
+pub(crate) fn a_conversation_that_moves_again_waits_for_its_last_recheck(store: Store) {
+    on(store, |broker, client, _| async move {
+        let handles = [dialog(&broker).await, dialog(&broker).await];
+        for handle in handles {
+            broker.send(handle, "//t/Word", "0").await.unwrap();
+        }
+        broker.close().await.unwrap();
+        let [first, second] = handles.map(|handle| handle.0.to_string());
+        let [(handle, group), (other, to)] = targets(&client, [&first, &second]).await;
+        // A group goes with its last conversation.
+        let stays = "INSERT INTO dialoq.conversation_endpoint (
+                conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator, far_service, state,
+                priority, lifetime, receive_sequence, is_peer_known, is_system, is_quarantined, begun_at)
+            SELECT gen_random_uuid(), gen_random_uuid(), e.conversation_group_id, e.service_id, e.service_contract_id, false, e.far_service,
+                'CO', 5, e.lifetime, 0, true, false, false, e.begun_at
+            FROM dialoq.conversation_endpoint AS e WHERE e.conversation_handle = $1::text::uuid";
+        client.execute(stays, &[&handle]).await.unwrap();
+        for (handle, group) in [(&handle, &to), (&handle, &group)] {
+            client.batch_execute(&format!("SELECT dialoq.move_conversation('{handle}', '{group}')")).await.unwrap();
+        }
+        assert_ne!(other, handle);
+        let step = "SELECT s.is_done FROM dialoq.recheck_queue AS q, dialoq.do_step('recheck', q.endpoint_id, q.recheck_id, NULL) AS s
+            WHERE q.recheck_id = (SELECT CASE WHEN $1 THEN max(n.recheck_id) ELSE min(n.recheck_id) END FROM dialoq.recheck_queue AS n)";
+        assert!(client.query_one(step, &[&false]).await.unwrap().get::<_, bool>(0));
+        assert_eq!(moved_ones(&client).await, 1);
+        assert!(client.query_one(step, &[&true]).await.unwrap().get::<_, bool>(0));
+        assert_eq!(moved_ones(&client).await, 0);
+    });
+}
+
+/// A row of the claim index that leads to nothing, of a group that a session holds.
+pub(crate) fn a_held_group_without_messages_counts_for_nothing(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.close().await.unwrap();
+        // So many that a poll looks at no message of them first.
+        let rows = "INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+            SELECT q.queue_id, 5, n, md5(n::text)::uuid, (SELECT max(g.latest) FROM dialoq.ready_generation AS g)
+            FROM dialoq.service_queue AS q, generate_series(1, 60) AS n WHERE q.folded_name = 'server'";
+        client.execute(rows, &[]).await.unwrap();
+        let holder = self::client(database.url()).await;
+        holder.batch_execute("SELECT pg_advisory_lock(dialoq.group_key(md5('1')::uuid))").await.unwrap();
+        let held = client.query_one("SELECT has_locked, held_queues FROM dialoq.poll()", &[]).await.unwrap();
+        assert_eq!((held.get(0), held.get(1)), (true, ""));
+    });
+}
