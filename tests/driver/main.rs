@@ -86,7 +86,7 @@ fn main() -> ExitCode {
             a_batch_passes_over_no_message_that_came_back;
         Postgres moved: a_message_under_way_to_a_conversation_that_moves_comes_before_the_next
             a_message_under_way_to_a_conversation_that_moves_is_seen_by_polls_and_notes
-            a_conversation_that_moves_again_waits_for_its_last_recheck
+            a_conversation_that_moves_again_waits_for_its_last_recheck a_message_under_way_to_a_service_that_moves_outlives_its_queue
             a_held_group_without_messages_counts_for_nothing;
         Postgres dialog_batches: a_batch_begins_what_is_plain_and_leaves_the_rest
             a_batch_ends_what_is_plain_and_leaves_the_rest first_messages_go_among_others_in_a_batch

@@ -1,4 +1,4 @@
-//! Messages under way to a conversation that moves to another group.
+//! Messages under way to a conversation that moves to another group, or to a service that moves to another queue.
 
 use crate::enlisting::{dialog, on};
 use crate::servers::Store;
@@ -160,6 +160,26 @@ pub(crate) fn a_conversation_that_moves_again_waits_for_its_last_recheck(store: 
         assert_eq!(moved_ones(&client).await, 1);
         assert!(client.query_one(step, &[&true]).await.unwrap().get::<_, bool>(0));
         assert_eq!(moved_ones(&client).await, 0);
+    });
+}
+
+/// An open SEND has announced its message to the queue that the service leaves meanwhile. The message is received although that queue
+/// is dropped then.
+pub(crate) fn a_message_under_way_to_a_service_that_moves_outlives_its_queue(store: Store) {
+    on(store, |broker, client, _| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "0").await.unwrap();
+        broker.receive("server").await.unwrap().expect("the first message makes the target");
+        let sender = broker.begin().await.unwrap();
+        sender.send(handle, "//t/Word", "1").await.unwrap();
+        broker.execute("CREATE QUEUE other; ALTER SERVICE [//t/Server] ON QUEUE other").await.unwrap();
+        sender.commit().await.unwrap();
+        // As before the recheck that the move of the service has requested.
+        let wrong = "UPDATE dialoq.ready_group AS r SET queue_id = q.queue_id FROM dialoq.service_queue AS q WHERE q.folded_name = 'server'";
+        assert_eq!(client.execute(wrong, &[]).await.unwrap(), 1);
+        broker.execute("DROP QUEUE server").await.unwrap();
+        broker.send(handle, "//t/Word", "2").await.unwrap();
+        assert_eq!(texts(&client, "receive_batch('other', ARRAY[NULL, NULL]::bigint[])").await, ["1", "2"]);
     });
 }
 

@@ -106,12 +106,22 @@ BEGIN
 END
 $$;
 
--- The queue was dropped: the receivers that wait in it get a notice.
+-- The queue was dropped: the receivers that wait in it get a notice. No service uses it, but a SEND that began before its service
+-- moved may have announced its message to it; that row goes to the queue of the service.
 CREATE FUNCTION dialoq.on_queue_dropped(p_queue_id integer)
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_notices text;
 BEGIN
+    WITH moved AS (
+        UPDATE dialoq.ready_group AS r SET queue_id = s.queue_id
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE r.queue_id = p_queue_id AND e.conversation_group_id = r.conversation_group_id AND s.queue_id <> p_queue_id
+        RETURNING s.queue_id
+    )
+    SELECT string_agg(DISTINCT 'q:' || m.queue_id::text, ' ') INTO v_notices FROM moved AS m;
     DELETE FROM dialoq.ready_group AS r WHERE r.queue_id = p_queue_id;
-    RETURN QUERY SELECT dialoq.publish_notices('q:' || p_queue_id::text);
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_queue_id::text));
 END
 $$;
 
