@@ -187,7 +187,8 @@ BEGIN
         ), counted AS (
             UPDATE dialoq.send_counter AS n SET send_sequence = c.sequence + c.messages, bucket = (c.sequence + c.messages) / 32
             FROM whole AS w CROSS JOIN conversation AS c
-            WHERE n.ctid = c.counter
+            -- Said twice, as in send_batch: one that was moved is locked only here.
+            WHERE n.ctid = c.counter AND (n.ctid <> c.counter) IS NOT TRUE AND n.send_sequence + 0 = c.sequence
             RETURNING true
         ), ready AS (
             -- As add_ready, for all of them.
