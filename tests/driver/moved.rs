@@ -183,6 +183,30 @@ pub(crate) fn a_message_under_way_to_a_service_that_moves_outlives_its_queue(sto
     });
 }
 
+/// The target that an open SEND has made has no service any more.
+pub(crate) fn a_conversation_of_a_dropped_service_is_not_found(store: Store) {
+    on(store, |broker, client, database| async move {
+        let handle = dialog(&broker).await;
+        let sender = self::client(database.url()).await;
+        let send = |handle: &str| format!("SELECT * FROM dialoq.send('{handle}', '//t/Word', 'a')");
+        sender.batch_execute(&format!("BEGIN; {}", send(&handle.0.to_string()))).await.unwrap();
+        broker.execute("DROP SERVICE [//t/Server]").await.unwrap();
+        // No tick of its own makes the recheck.
+        broker.close().await.unwrap();
+        sender.batch_execute("COMMIT").await.unwrap();
+        let target = "SELECT conversation_handle::text FROM dialoq.conversation_endpoint WHERE NOT is_initiator";
+        let target: String = client.query_one(target, &[]).await.unwrap().get(0);
+        let refused = client.batch_execute(&send(&target)).await.unwrap_err();
+        assert_eq!(refused.code().unwrap().code(), "SB426", "{refused:?}");
+        let batch = format!(
+            "SELECT error_number, error_message FROM dialoq.send_batch(ARRAY['{target}']::uuid[], ARRAY['//t/Word'],
+                ARRAY['a']::bytea[], ARRAY[NULL]::text[], ARRAY[''], ARRAY[NULL]::uuid[])"
+        );
+        let refused = client.query_one(&batch, &[]).await.unwrap();
+        assert_eq!(refused.get::<_, i32>(0), 8426, "{refused:?}");
+    });
+}
+
 /// A row of the claim index that leads to nothing, of a group that a session holds.
 pub(crate) fn a_held_group_without_messages_counts_for_nothing(store: Store) {
     on(store, |broker, client, database| async move {

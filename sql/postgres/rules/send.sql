@@ -143,6 +143,13 @@ BEGIN
     JOIN dialoq.service AS s ON s.service_id = c.service_id
     LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
     WHERE c.endpoint_id = p_endpoint_id;
+    IF NOT FOUND THEN
+        -- Its service was dropped while its first message was under way; the recheck erases it.
+        error_number := 8426;
+        error_message := dialoq.conversation_not_found((
+            SELECT c.conversation_handle FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id));
+        RETURN;
+    END IF;
     IF p_is_check THEN
         -- Only the holder of the group's lock applies pending messages to the row.
         SELECT n.state INTO e.state FROM dialoq.effective_endpoint AS n WHERE n.endpoint_id = p_endpoint_id;
