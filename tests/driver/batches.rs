@@ -284,3 +284,59 @@ pub(crate) fn a_batch_passes_over_no_message_that_came_back(store: Store) {
         keeper.batch_execute("ROLLBACK").await.unwrap();
     });
 }
+
+/// A list on one conversation and of one type has a short way, and a RECEIVE of many messages another. Bodies that are empty or missing, ids of
+/// the caller's and of the server's, traces, and a list of two types between two of one.
+pub(crate) fn a_list_on_one_conversation_arrives_whole_and_in_order(store: Store) {
+    on(store, |broker, client, _| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "first").await.unwrap();
+        let handle = handle.to_string();
+        let send = "SELECT notices FROM dialoq.send_each(array_fill($1::text::uuid, ARRAY[cardinality($2::text[])]), $2,
+            ARRAY(SELECT convert_to(b.text, 'UTF8') FROM unnest($3::text[]) WITH ORDINALITY AS b (text, place) ORDER BY b.place), $4::text[],
+            array_fill(''::text, ARRAY[cardinality($2)]), $5::text[]::uuid[])";
+        let id = |number: usize| format!("00000000-0000-4000-8000-{number:012}");
+        let lists: [&[&str]; 3] = [&["//t/Word"], &["//t/Word", "//t/Json"], &["//t/Json"]];
+        let mut wanted = vec![("//t/Word".to_owned(), Some("first".to_owned()), None, None)];
+        for (list, names) in lists.iter().enumerate() {
+            let types: Vec<&str> = names.iter().copied().cycle().take(40).collect();
+            let bodies: Vec<Option<String>> = (0..40)
+                .map(|place| match place % 4 {
+                    2 => None,
+                    3 => Some(String::new()),
+                    _ => Some(format!("{list}.{place}")),
+                })
+                .collect();
+            let traces: Vec<Option<String>> =
+                (0..40).map(|place| (place % 3 == 0).then(|| format!("t{place}"))).collect();
+            let ids: Vec<Option<String>> =
+                (0..40).map(|place| (place % 2 == 0).then(|| id(100 * list + place))).collect();
+            client.query(send, &[&handle, &types, &bodies, &traces, &ids]).await.unwrap();
+            for (place, body) in bodies.into_iter().enumerate() {
+                let body = body.filter(|body| !body.is_empty());
+                wanted.push((types[place].to_owned(), body, traces[place].clone(), ids[place].clone()));
+            }
+        }
+        // One at a time would be another way.
+        let receive = "SELECT message_type_name, convert_from(message_body, 'UTF8'), trace, message_id::text, message_sequence_number,
+            notices IS NOT NULL FROM dialoq.receive('server', $1)";
+        let mut found = Vec::new();
+        for top in [50_i64, 21, 50] {
+            let rows = client.query(receive, &[&top]).await.unwrap();
+            assert!(rows.iter().skip(1).all(|row| !row.get::<_, bool>(5)), "the first row alone has the notices");
+            for row in rows {
+                assert_eq!(row.get::<_, i64>(4), i64::try_from(found.len()).unwrap(), "the sequence number");
+                found.push((row.get(0), row.get(1), row.get(2), row.get::<_, Option<String>>(3)));
+            }
+        }
+        assert_eq!(found.len(), wanted.len());
+        for ((found, wanted), place) in found.into_iter().zip(wanted).zip(0..) {
+            let (message_type, body, trace, id) = wanted;
+            assert_eq!((&found.0, &found.1, &found.2), (&message_type, &body, &trace), "message {place}");
+            assert!(found.3.is_some() && (id.is_none() || id == found.3), "message {place} keeps its id");
+        }
+        let next = "SELECT n.send_sequence FROM dialoq.send_counter AS n
+            JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = n.endpoint_id WHERE e.conversation_handle = $1::text::uuid";
+        assert_eq!(client.query_one(next, &[&handle]).await.unwrap().get::<_, i64>(0), 121);
+    });
+}

@@ -80,6 +80,7 @@ fn main() -> ExitCode {
             verbs_are_prepared_once_on_the_users_connection statements_that_a_connection_has_lost_are_prepared_again
             a_verb_that_cannot_be_prepared_leaves_the_users_transaction_as_it_was;
         Postgres batches: a_batch_serves_usual_and_unusual_groups
+           a_list_on_one_conversation_arrives_whole_and_in_order
            a_batch_begins_where_the_last_one_began
             a_batch_numbers_its_messages_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
             a_row_that_a_sender_keeps_hides_no_other_group a_batch_passes_over_no_older_message_of_a_conversation

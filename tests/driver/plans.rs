@@ -78,6 +78,12 @@ const VERBS: &[(u64, &str)] = &[
         NULL, array_fill(''::text, ARRAY[h.count]))
         FROM (SELECT array_agg(h.handle) AS handles, count(*)::int FROM (SELECT * FROM handle ORDER BY id LIMIT 32) AS h) AS h",
     ),
+    // On one conversation.
+    (
+        32,
+        "SELECT dialoq.send_each(array_fill(h.handle, ARRAY[32]), array_fill('//t/Word'::text, ARRAY[32]), array_fill('\\x03'::bytea, ARRAY[32]),
+        NULL, array_fill(''::text, ARRAY[32])) FROM handle AS h WHERE h.id = 1",
+    ),
     // Bodies that the server checks.
     (
         8,

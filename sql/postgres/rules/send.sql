@@ -99,6 +99,57 @@ LANGUAGE sql STABLE ROWS 1 AS $$
     WHERE n.endpoint_id = p_endpoint_id ORDER BY n.bucket DESC LIMIT 1
 $$;
 
+-- What SENDs on a conversation write, if both sides speak, nothing is pending or has to wait, the other side's queue is on, the own one
+-- keeps no copies, and the type may be sent; else no row. A table with one row, as send_position. The caller holds the group's lock.
+-- Takes: the handle, its group, the name of the type, whether the body was checked, the version of the definitions (NULL: any)
+CREATE OR REPLACE FUNCTION dialoq.plain_send(
+    p_handle uuid, p_group uuid, p_message_type text, p_is_checked boolean, p_catalog_version bigint)
+RETURNS TABLE (
+    counter tid, sequence bigint, peer_id bigint, group_id uuid, rank_from_top smallint, queue_id integer, message_type_id integer,
+    now timestamptz)
+LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT s.counter, s.sequence, p.peer_id, p.group_id, p.rank_from_top, p.queue_id, y.message_type_id, b.now
+    FROM (
+        SELECT coalesce(b.manual_now, clock_timestamp()) AS now
+        FROM dialoq.broker AS b
+        WHERE b.is_broker_enabled AND (p_catalog_version IS NULL OR b.catalog_version = p_catalog_version)
+        OFFSET 0
+    ) AS b
+    CROSS JOIN LATERAL (
+        SELECT c.endpoint_id, c.conversation_id, c.is_initiator, c.service_contract_id
+        FROM dialoq.conversation_endpoint AS c
+        WHERE c.conversation_handle = p_handle AND c.conversation_group_id = p_group
+            AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > b.now)
+            AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
+            AND (SELECT f.message_type_id FROM dialoq.first_system(c.endpoint_id) AS f) IS NULL
+            AND NOT (SELECT q.is_retention_enabled
+                FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                WHERE s.service_id = c.service_id)
+        OFFSET 0
+    ) AS e
+    CROSS JOIN LATERAL dialoq.send_position(e.endpoint_id) AS s
+    CROSS JOIN LATERAL (
+        SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id,
+            (10 - c.priority)::smallint AS rank_from_top, (
+                SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                WHERE s.service_id = c.service_id AND q.is_enqueue_enabled) AS queue_id
+        FROM dialoq.conversation_endpoint AS c
+        WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
+            AND NOT c.is_system AND (SELECT f.message_type_id FROM dialoq.first_system(c.endpoint_id) AS f) IS NULL
+        OFFSET 0
+    ) AS p
+    CROSS JOIN LATERAL (
+        SELECT t.message_type_id
+        FROM dialoq.message_type AS t
+        JOIN dialoq.service_contract_message_usage AS u
+            ON u.service_contract_id = e.service_contract_id AND u.message_type = t.name
+        WHERE t.name = p_message_type AND NOT t.is_dropped AND (p_is_checked OR t.validation = 'N')
+            AND CASE WHEN e.is_initiator THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
+        OFFSET 0
+    ) AS y
+    WHERE p.queue_id IS NOT NULL
+$$;
+
 -- Counts a message. The caller holds the group's lock.
 -- Gives: its number, from 0
 CREATE OR REPLACE FUNCTION dialoq.count_sent(p_endpoint_id bigint) RETURNS bigint

@@ -176,7 +176,9 @@ BEGIN
             ELSE
                 RETURN QUERY
                 WITH first AS MATERIALIZED (
-                    SELECT e.endpoint_id, e.handle, e.service_id, e.service_contract_id, m.rows, m.first, m.next
+                    SELECT e.endpoint_id, e.handle, e.service_id, e.service_contract_id, m.rows, m.first, m.next,
+                        CASE WHEN m.next IS NOT NULL OR v_notices IS NOT NULL THEN dialoq.publish_notices(
+                            concat_ws(' ', v_notices, CASE WHEN m.next IS NOT NULL THEN 'q:' || v_queue_id::text END)) END AS notices
                     FROM (
                         SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
                             count(*) OVER () AS endpoints,
@@ -201,30 +203,27 @@ BEGIN
                 ), gone AS MATERIALIZED (
                     -- Only the holder of a group's lock removes its messages, so a place is still that of its message.
                     DELETE FROM dialoq.queue_message AS m
-                    USING (SELECT f.*, u.row FROM first AS f CROSS JOIN LATERAL unnest(f.rows) AS u (row)) AS f
+                    USING (SELECT u.row FROM first AS f CROSS JOIN LATERAL unnest(f.rows) AS u (row)) AS f
                     WHERE m.ctid = f.row
-                    RETURNING f.handle, f.service_id, f.service_contract_id, f.first, f.next, m.queuing_order, m.sequence,
-                        m.message_type_id, m.body, m.message_id, m.enqueued_at, m.trace
+                    RETURNING m.queuing_order, m.sequence, m.message_type_id, m.body, m.message_id, m.enqueued_at, m.trace
                 ), unready AS (
                     DELETE FROM dialoq.ready_group AS r USING first AS f WHERE r.ctid = ANY (v_held)
                 ), ready AS (
                     INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
                     SELECT v_queue_id, v_top, f.next, v_group, v_latest FROM first AS f WHERE f.next IS NOT NULL
-                ), names AS MATERIALIZED (
+                ), type AS MATERIALIZED (
                     -- Once for each type, not for each message.
-                    SELECT d.message_type_id, n.*
-                    FROM (SELECT DISTINCT g.service_id, g.service_contract_id, g.message_type_id FROM gone AS g) AS d
-                    CROSS JOIN LATERAL dialoq.message_names(d.service_id, d.service_contract_id, d.message_type_id) AS n
+                    SELECT f.handle, f.service_id, f.service_contract_id, f.first, f.notices, d.message_type_id, n.*
+                    FROM first AS f
+                    CROSS JOIN (SELECT DISTINCT g.message_type_id FROM gone AS g) AS d
+                    CROSS JOIN LATERAL dialoq.message_names(f.service_id, f.service_contract_id, d.message_type_id) AS n
                 )
-                SELECT 1, 10 - v_top, g.queuing_order, v_group, g.handle, g.sequence, n.service, g.service_id, n.contract,
-                    g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id, g.enqueued_at,
-                    g.trace,
-                    CASE WHEN g.queuing_order = g.first AND (g.next IS NOT NULL OR v_notices IS NOT NULL)
-                        THEN dialoq.publish_notices(
-                            concat_ws(' ', v_notices, CASE WHEN g.next IS NOT NULL THEN 'q:' || v_queue_id::text END)) END
+                -- In the order in which they were read and deleted: a sort takes a tenth of the time of the whole call.
+                SELECT 1, 10 - v_top, g.queuing_order, v_group, t.handle, g.sequence, t.service, t.service_id, t.contract,
+                    t.service_contract_id, t.message_type, g.message_type_id, t.validation, g.body, g.message_id, g.enqueued_at,
+                    g.trace, CASE WHEN g.queuing_order = t.first THEN t.notices END
                 FROM gone AS g
-                JOIN names AS n ON n.message_type_id = g.message_type_id
-                ORDER BY g.queuing_order;
+                CROSS JOIN LATERAL (SELECT * FROM type AS t WHERE t.message_type_id = g.message_type_id OFFSET 0) AS t;
             END IF;
             IF FOUND THEN
                 IF v_has_rollbacks THEN

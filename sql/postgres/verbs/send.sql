@@ -40,46 +40,8 @@ BEGIN
         -- A statement of its own after the lock: it sees what the holder before has committed.
         IF v_group IS NOT NULL AND pg_try_advisory_xact_lock(dialoq.group_key(v_group)) THEN
             WITH plain AS MATERIALIZED (
-                SELECT e.*, s.*, p.*, y.message_type_id, b.now, nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
-                FROM (
-                    SELECT coalesce(b.manual_now, clock_timestamp()) AS now
-                    FROM dialoq.broker AS b
-                    WHERE b.is_broker_enabled AND (p_catalog_version IS NULL OR b.catalog_version = p_catalog_version)
-                    OFFSET 0
-                ) AS b
-                CROSS JOIN LATERAL (
-                    SELECT c.endpoint_id, c.conversation_id, c.is_initiator, c.service_contract_id
-                    FROM dialoq.conversation_endpoint AS c
-                    WHERE c.conversation_handle = p_conversation_handle AND c.conversation_group_id = v_group
-                        AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > b.now)
-                        AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
-                        AND (SELECT f.message_type_id FROM dialoq.first_system(c.endpoint_id) AS f) IS NULL
-                        AND NOT (SELECT q.is_retention_enabled
-                            FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                            WHERE s.service_id = c.service_id)
-                    OFFSET 0
-                ) AS e
-                CROSS JOIN LATERAL dialoq.send_position(e.endpoint_id) AS s
-                CROSS JOIN LATERAL (
-                    SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id,
-                        (10 - c.priority)::smallint AS rank_from_top, (
-                            SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                            WHERE s.service_id = c.service_id AND q.is_enqueue_enabled) AS queue_id
-                    FROM dialoq.conversation_endpoint AS c
-                    WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
-                        AND NOT c.is_system AND (SELECT f.message_type_id FROM dialoq.first_system(c.endpoint_id) AS f) IS NULL
-                    OFFSET 0
-                ) AS p
-                CROSS JOIN LATERAL (
-                    SELECT t.message_type_id
-                    FROM dialoq.message_type AS t
-                    JOIN dialoq.service_contract_message_usage AS u
-                        ON u.service_contract_id = e.service_contract_id AND u.message_type = t.name
-                    WHERE t.name = v_type AND NOT t.is_dropped AND (p_body_fault = '' OR t.validation = 'N')
-                        AND CASE WHEN e.is_initiator THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
-                    OFFSET 0
-                ) AS y
-                WHERE p.queue_id IS NOT NULL
+                SELECT p.*, nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
+                FROM dialoq.plain_send(p_conversation_handle, v_group, v_type, p_body_fault = '', p_catalog_version) AS p
             ), sent AS (
                 INSERT INTO dialoq.queue_message (
                     queuing_order, endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
