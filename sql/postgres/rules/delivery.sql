@@ -126,8 +126,7 @@ DECLARE
     b record;
     v_latest bigint;
 BEGIN
-    SELECT coalesce(n.manual_now, clock_timestamp()) AS now, n.service_broker_guid::text AS guid, n.is_broker_enabled,
-        EXISTS (SELECT FROM dialoq.conversation_priority) AS has_priorities INTO b
+    SELECT coalesce(n.manual_now, clock_timestamp()) AS now, n.service_broker_guid::text AS guid, n.is_broker_enabled INTO b
     FROM dialoq.broker AS n;
     IF NOT b.is_broker_enabled THEN
         RETURN;
@@ -138,7 +137,7 @@ BEGIN
         SELECT i.place, e.*, t.*, dialoq.next_id() AS handle, dialoq.next_id() AS group_id,
             nextval('dialoq.conversation_endpoint_endpoint_id_seq') AS target_id,
             nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order,
-            (CASE WHEN b.has_priorities THEN dialoq.level_for(e.service_contract_id, t.service_id, e.service) ELSE 5 END)::smallint AS priority
+            v.level AS priority
         FROM unnest(p_places) AS i (place)
         CROSS JOIN LATERAL (
             SELECT c.ctid AS row, c.endpoint_id, c.conversation_id, c.service_contract_id, c.lifetime, c.far_service, s.name AS service
@@ -158,6 +157,7 @@ BEGIN
             WHERE s.name = e.far_service AND q.is_enqueue_enabled AND q.queue_id > 0
             OFFSET 0
         ) AS t
+        CROSS JOIN LATERAL dialoq.level_row(e.service_contract_id, t.service_id, e.service) AS v
     ), first AS MATERIALIZED (
         SELECT p.* FROM possible AS p WHERE NOT p_is_all_or_none OR cardinality(p_places) = (SELECT count(*) FROM possible)
     ), made AS (

@@ -340,13 +340,10 @@ BEGIN
             is_system, is_quarantined, begun_at, due_at)
         SELECT i.handle, i.conversation_id, i.group_id, s.service_id, c.service_contract_id, true,
             i.to_service, CASE WHEN i.instance IS NOT NULL THEN b.service_broker_guid::text END, 'SO',
-            CASE WHEN b.has_priorities THEN dialoq.level_for(c.service_contract_id, s.service_id, i.to_service) ELSE 5 END,
-            l.lifetime, 0, false,
+            v.level, l.lifetime, 0, false,
             false, false, b.now, CASE WHEN l.lifetime < b.now + interval '7300 days' THEN l.lifetime END
         FROM (
-            SELECT coalesce(b.manual_now, clock_timestamp()) AS now, b.service_broker_guid,
-                EXISTS (SELECT FROM dialoq.conversation_priority) AS has_priorities
-            FROM dialoq.broker AS b
+            SELECT coalesce(b.manual_now, clock_timestamp()) AS now, b.service_broker_guid FROM dialoq.broker AS b
             OFFSET 0
         ) AS b
         CROSS JOIN unnest(p_from_services, p_to_services, p_broker_instances, p_contracts, p_lifetimes_s, p_conversation_handles,
@@ -361,6 +358,7 @@ BEGIN
             WHERE c.name = coalesce(i.contract, 'DEFAULT') AND NOT c.is_dropped
             OFFSET 0
         ) AS c
+        CROSS JOIN LATERAL dialoq.level_row(c.service_contract_id, s.service_id, i.to_service) AS v
         CROSS JOIN LATERAL (
             SELECT b.now + coalesce(i.lifetime_s, 2147483647) * interval '1 second' AS lifetime
             WHERE coalesce(i.lifetime_s, 2147483647) BETWEEN 1 AND 2147483647

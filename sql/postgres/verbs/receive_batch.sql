@@ -330,7 +330,10 @@ BEGIN
             CROSS JOIN (SELECT array_agg(DISTINCT s.endpoint_id) AS pending FROM seen AS s WHERE s.has_pending) AS n;
             EXIT WHEN v_pending IS NULL;
             -- Pending messages and events are applied first.
-            FOREACH v_id IN ARRAY dialoq.apply_ends(v_pending, v_now) LOOP
+            v_pending := dialoq.apply_ends(v_pending, v_now);
+            -- An end changes nothing of what was seen.
+            EXIT WHEN cardinality(v_pending) = 0;
+            FOREACH v_id IN ARRAY v_pending LOOP
                 UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
                 WHERE e.rollbacks <> 0 AND e.conversation_group_id = (
                     SELECT c.conversation_group_id FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_id);
