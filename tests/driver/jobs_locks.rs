@@ -346,3 +346,47 @@ pub(crate) fn one_damaged_job_of_a_dead_process_keeps_no_other(store: Store) {
         assert!(states[0].1.contains("a damaged row"), "{states:?}");
     });
 }
+
+/// Takes of a queue with limits come one after the other. The time of one that waits is that of its turn: a rate that other takes
+/// have used up meanwhile lets it take no more, and its leases begin then.
+pub(crate) fn a_take_that_waits_for_its_turn_begins_with_it(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH RATE_JOBS = 2, RATE_MS = 10000").await.unwrap();
+        broker.close().await.unwrap();
+        let other = connect(database.url()).await;
+        let set = |second: u32| format!("SELECT dialoq.set_manual_now('2030-01-01 00:00:{second:02}Z')");
+        let take = "SELECT (extract(epoch FROM lease_until) * 1000)::bigint % 60000
+            FROM dialoq.take_jobs('w', 9, p_has_lease => true, p_lease_ms => 1000)";
+        // The queue of waiting takes gives up after some seconds. On a slow machine the play begins again.
+        loop {
+            let clear = format!("DELETE FROM dialoq.job; DELETE FROM dialoq.work_rate; {}", set(0));
+            client.batch_execute(&clear).await.unwrap();
+            client.batch_execute("SELECT dialoq.push_job('w') FROM generate_series(1, 9)").await.unwrap();
+            let first = client.transaction().await.unwrap();
+            first.batch_execute("SELECT FROM dialoq.take_jobs('w', 1, p_has_lease => true)").await.unwrap();
+            let waiting = connect(database.url()).await;
+            let waiting = tokio::spawn(async move { (waiting.query(take, &[]).await, waiting) });
+            let waits = "SELECT count(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%dialoq.take_jobs%'";
+            while number(&other, waits).await == 0 && !waiting.is_finished() {}
+            other.batch_execute(&set(5)).await.unwrap();
+            let rest = first.query(take, &[]).await.unwrap();
+            assert_eq!(rest.len(), 2, "the rate lets two go");
+            first.commit().await.unwrap();
+            let (taken, waiting) = waiting.await.unwrap();
+            let Ok(taken) = taken else { continue };
+            assert_eq!(taken.len(), 0, "the rate is used up");
+            other.batch_execute(&set(15)).await.unwrap();
+            let first = client.transaction().await.unwrap();
+            first.batch_execute("SELECT FROM dialoq.take_jobs('w', 1, p_has_lease => true)").await.unwrap();
+            let waiting = tokio::spawn(async move { waiting.query(take, &[]).await });
+            while number(&other, waits).await == 0 && !waiting.is_finished() {}
+            other.batch_execute(&set(30)).await.unwrap();
+            first.commit().await.unwrap();
+            let Ok(taken) = waiting.await.unwrap() else { continue };
+            let leases: Vec<i64> = taken.iter().map(|row| row.get(0)).collect();
+            assert_eq!(leases, [31_000, 31_000], "a second from the time of its turn");
+            return;
+        }
+    });
+}

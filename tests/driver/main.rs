@@ -168,7 +168,8 @@ fn main() -> ExitCode {
             a_claim_that_commits_after_its_transaction_goes_back a_take_that_stays_open_keeps_no_job_of_another
             a_unique_key_of_a_job_that_is_there_is_answered_at_once a_dropped_queue_of_a_restored_copy_is_cleared
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
-            one_damaged_job_of_a_dead_process_keeps_no_other what_has_gone_refuses_no_report;
+            one_damaged_job_of_a_dead_process_keeps_no_other what_has_gone_refuses_no_report
+            a_take_that_waits_for_its_turn_begins_with_it;
         Postgres jobs_together: each_caller_gets_its_own_answer a_job_that_comes_back_is_taken_while_batches_go_on
             transactions_that_take_together_end_by_themselves
             jobs_for_a_caller_that_has_left_go_back a_report_waits_for_a_take_that_locks_its_row_in_passing

@@ -133,7 +133,7 @@ BEGIN
     SET XACT_ABORT OFF;
     DECLARE @count bigint = 0, @job_id bigint, @token bigint, @is_taken bit, @is_locked bit = 1, @strict_order bigint;
     DECLARE @past_rank int = -1, @past_order bigint = 0, @room bigint, @key nvarchar(256), @is_keyless_blocked bit = 0;
-    DECLARE @rate_jobs bigint;
+    DECLARE @rate_jobs bigint, @asked_at datetime2(6);
     -- Keys of which no job may be taken any more.
     DECLARE @blocked TABLE (
         job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, key_bytes int NOT NULL, PRIMARY KEY (job_key, key_bytes)
@@ -145,6 +145,10 @@ BEGIN
     );
     -- <transaction>
     IF @is_limited = 1 AND @job_count > 0 EXEC dialoq.lock_limits @queue_id, @is_locked OUTPUT;
+    -- After a wait it is seconds later: a rate is asked what it lets go now, and leases begin now.
+    SET @asked_at = @now;
+    SET @now = dialoq.current_time_utc();
+    IF @until IS NOT NULL SET @until = dialoq.add_us(@until, DATEDIFF_BIG(microsecond, @asked_at, @now));
     IF @is_limited = 1 AND @is_locked = 1
     BEGIN
         SET LOCK_TIMEOUT 0;

@@ -33,6 +33,7 @@ DECLARE
     v_notices text := p_notices;
     v_ahead bigint;
     v_is_plain boolean;
+    v_is_there boolean := true;
     v_readers integer := cardinality(p_job_counts);
     v_are_alike boolean;
 BEGIN
@@ -60,13 +61,6 @@ BEGIN
     END IF;
     -- Neither limits, nor jobs of several ranks, nor a transaction that stays open.
     v_is_plain := q.is_enabled AND NOT (dialoq.is_limited(q) OR p_oldest IS TRUE OR p_is_kept);
-    IF q.take_by = 'APPLOCK' AND v_is_plain THEN
-        PERFORM dialoq.line_up(q.queue_id);
-    END IF;
-    -- As current_time_utc.
-    SELECT coalesce(b.manual_now, clock_timestamp()),
-        (SELECT r.mark FROM dialoq.job_token_run AS r LIMIT 1) - (SELECT s.last_value FROM dialoq.next_job_token AS s)
-    INTO v_now, v_ahead FROM dialoq.broker AS b;
     IF q.work_order = 'PRIORITY' THEN
         v_from := 10 - coalesce(p_highest, 10);
         v_to := 10 - coalesce(p_lowest, 1);
@@ -74,6 +68,16 @@ BEGIN
         v_from := -1;
         v_to := -1;
     END IF;
+    -- Before the time is read, which may be seconds later after a wait: a rate is asked what it lets go now, and leases begin now.
+    IF q.take_by = 'APPLOCK' AND v_is_plain THEN
+        PERFORM dialoq.line_up(q.queue_id);
+    ELSIF q.is_enabled AND dialoq.is_limited(q) THEN
+        v_is_there := dialoq.lock_limits(q.queue_id, v_from, v_to);
+    END IF;
+    -- As current_time_utc.
+    SELECT coalesce(b.manual_now, clock_timestamp()),
+        (SELECT r.mark FROM dialoq.job_token_run AS r LIMIT 1) - (SELECT s.last_value FROM dialoq.next_job_token AS s)
+    INTO v_now, v_ahead FROM dialoq.broker AS b;
     IF (v_ahead > 1000000) IS NOT TRUE THEN
         PERFORM dialoq.reserve_tokens();
     END IF;
@@ -89,7 +93,7 @@ BEGIN
             FROM unnest(p_have_leases, p_leases_ms) WITH ORDINALITY AS l (has_lease, ms, place) ORDER BY l.place);
         SELECT min(l.until) INTO v_until FROM unnest(v_untils) AS l (until);
     END IF;
-    IF NOT q.is_enabled THEN
+    IF NOT q.is_enabled OR NOT v_is_there THEN
         v_rows := '{}';
     ELSIF v_is_plain AND q.take_by IN ('CTE', 'CURSOR') AND (v_until IS NOT NULL OR p_holders IS NOT NULL) THEN
         -- Every process looks for what is due once a minute.
@@ -305,7 +309,7 @@ END $$;
 -- as taken, so that the limits count them; the caller writes the rest of their rows. Other sessions wait for the end of this, so its
 -- time is in proportion to the jobs: a search goes on behind the job that was taken last, and the limits are read once. When each
 -- search began at the first job and each job was counted again, a take of 5,000 jobs lasted 10 s, in which every other take of the
--- queue was refused.
+-- queue was refused. The caller holds lock_limits, and has read the time since.
 -- Gives: where the rows of the jobs are, in the order of their queue; notices
 CREATE OR REPLACE FUNCTION dialoq.take_one_by_one(
     q dialoq.work_queue, p_job_count bigint, p_job_type text, p_from integer, p_to integer, p_oldest boolean, p_now timestamptz,
@@ -332,9 +336,6 @@ DECLARE
 BEGIN
     rows := '{}';
     IF dialoq.is_limited(q) THEN
-        IF NOT dialoq.lock_limits(q.queue_id, p_from, p_to) THEN
-            RETURN;
-        END IF;
         v_room := dialoq.room_of_queue(q, p_now);
     END IF;
     v_room := least(p_job_count, v_room);
