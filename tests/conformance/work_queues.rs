@@ -604,6 +604,9 @@ case!(a_queue_is_not_dropped_under_a_transaction_that_holds_its_job, [253], asyn
     with(&t, "").await?;
     t.advance(5).await?;
     assert_eq!(taken(&t.broker, 9).await?, "", "its jobs went with it");
+    push(&t.broker, "b").await?;
+    t.define("DROP WORK QUEUE w; CREATE WORK QUEUE W; DROP WORK QUEUE w; CREATE WORK QUEUE w").await?;
+    assert_eq!(taken(&t.broker, 9).await?, "", "another queue of that name, of the same script");
 });
 
 case!(a_reader_sleeps_until_a_job_is_pushed_or_due, [254], async |t| {

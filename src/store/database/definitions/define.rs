@@ -136,7 +136,7 @@ impl Database {
             if last.replace(touched) != Some(touched)
                 && let Some(call) = row(catalog, touched, &folded_name, self.clock.now())
             {
-                link.call(call).await?;
+                notices.extend(notices_in(&link.call(call).await?));
             }
         }
         for call in applied.iter().flat_map(|applied| &applied.consequences).filter_map(follow) {

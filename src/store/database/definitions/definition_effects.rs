@@ -40,8 +40,8 @@ pub(in crate::store::database) fn row<'a>(
         Touched::EventNotification(id) => put::event_notification(catalog.event_notifications.get(&id)?),
         Touched::EventNotificationDeleted(id) => delete("delete_event_notification", id),
         Touched::WorkQueue(id) => put::work_queue(catalog.work_queues.get(&id)?, folded_name),
-        // Its jobs and its row go together: `follow`.
-        Touched::WorkQueueDeleted(_) => return None,
+        // With its jobs. Before the rows of later statements, of which one may create a queue of that name.
+        Touched::WorkQueueDeleted(id) => delete("delete_work_queue", id),
         Touched::WorkSchedule(id) => put::work_schedule(catalog.work_schedules.get(&id)?, folded_name, now),
         Touched::WorkScheduleDeleted(id) => delete("delete_work_schedule", id),
         Touched::Settings => put::settings(&catalog.settings),
@@ -67,9 +67,10 @@ pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Ca
         }
         Consequence::NewBroker => ("on_new_broker", Vec::new()),
         Consequence::ErrorBrokerConversations => ("on_error_broker_conversations", Vec::new()),
-        Consequence::WorkQueueDropped { queue_id } => ("delete_work_queue", vec![Arg::Int(*queue_id)]),
         Consequence::WorkScheduleAltered { schedule_id } => ("on_work_schedule_altered", vec![Arg::Int(*schedule_id)]),
         Consequence::WorkScheduleDropped { .. } => return None,
+        // It went with its row.
+        Consequence::WorkQueueDropped { .. } => return None,
         // Every process that reads the definitions wakes its readers.
         Consequence::WorkQueueAltered { .. } => return None,
         // `define_end` checks waiting messages again, after all definitions are written.
