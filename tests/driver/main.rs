@@ -109,7 +109,7 @@ fn main() -> ExitCode {
             a_generation_ends_after_every_transaction_that_may_use_it
             a_recheck_waits_for_the_transaction_with_the_latest_number
             a_receive_that_reads_many_dead_rows_of_a_group_asks_for_a_new_generation
-            a_clock_that_is_set_back_in_a_turn_stops_no_tick;
+            a_clock_that_is_set_back_in_a_turn_stops_no_tick a_transaction_with_a_fixed_snapshot_changes_no_claim_index;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation
             a_damaged_conversation_that_another_holds_is_left_for_later;

@@ -405,3 +405,49 @@ pub(crate) fn a_recheck_waits_for_the_transaction_with_the_latest_number(store: 
         assert_eq!(client.query("SELECT * FROM dialoq.receive('server', 1)", &[]).await.unwrap().len(), 1);
     });
 }
+
+/// A transaction with a fixed snapshot does not see a message that came after it began, and would remove the row that announces it.
+pub(crate) fn a_transaction_with_a_fixed_snapshot_changes_no_claim_index(store: Store) {
+    on(store, |broker, client, _| async move {
+        let handle = dialog(&broker).await;
+        for text in ["1", "2"] {
+            broker.send(handle, "//t/Word", text).await.unwrap();
+        }
+        let claim = "SELECT conversation_group_id::text, endpoint_id, queuing_order
+            FROM dialoq.claim_batch('server', ARRAY[1]::bigint[], '{}')";
+        let claim = client.query_one(claim, &[]).await.unwrap();
+        let (group, endpoint, order): (String, i64, i64) = (claim.get(0), claim.get(1), claim.get(2));
+        let commit = format!(
+            "SELECT dialoq.commit_claims(ARRAY['{group}']::uuid[], ARRAY[{endpoint}]::bigint[],
+            ARRAY[{order}]::bigint[], ARRAY[{order}]::bigint[], ARRAY[1])"
+        );
+        let others = [
+            "SELECT dialoq.tick()",
+            "SELECT dialoq.count_rollback('00000000-0000-0000-0000-000000000001')",
+            "SELECT dialoq.define_begin(1)",
+        ];
+        for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+            client
+                .batch_execute(&format!("BEGIN ISOLATION LEVEL {level}; SELECT FROM dialoq.sys_services"))
+                .await
+                .unwrap();
+            broker.send(handle, "//t/Word", "3").await.unwrap();
+            for call in std::iter::once(&*commit).chain(others) {
+                let refused = client.batch_execute(&format!("SAVEPOINT s; {call}")).await;
+                let refused = refused.err().unwrap_or_else(|| panic!("{level}: {call}"));
+                assert_eq!(refused.code().unwrap().code(), "SB026", "{level}: {call}: {refused:?}");
+                client.batch_execute("ROLLBACK TO s").await.unwrap();
+            }
+            client.batch_execute("ROLLBACK").await.unwrap();
+        }
+        client
+            .batch_execute(&format!("{commit}; SELECT dialoq.release_claims(ARRAY['{group}']::uuid[])"))
+            .await
+            .unwrap();
+        let mut texts = Vec::new();
+        while let Some(batch) = broker.receive("server").await.unwrap() {
+            texts.extend(batch.iter().map(|message| message.text().unwrap().into_owned()));
+        }
+        assert_eq!(texts, ["2", "3", "3"]);
+    });
+}

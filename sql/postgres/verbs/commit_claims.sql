@@ -2,7 +2,7 @@
 -- none; the claims end with the call, also if it fails.
 -- Takes: for each claim of this session its group, the endpoint, the queuing_order of its first and its last message, how many
 -- Gives: notices
--- Errors: 1205 if the session does not hold a claim, or a message is gone; 60005; 55P03 if another session has locked a message
+-- Errors: 1205 if the session does not hold a claim, or a message is gone; 60005; 60026; 55P03 if another session has locked a message
 -- Locks: none but those of the claims
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.commit_claims(
@@ -14,6 +14,9 @@ SET client_min_messages = error
 SET lock_timeout = '1s'
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
+    IF NOT dialoq.is_read_committed() THEN
+        PERFORM dialoq.check_isolation();
+    END IF;
     IF (dialoq.is_column(p_endpoints, cardinality(p_groups)) AND dialoq.is_column(p_firsts, cardinality(p_groups))
         AND dialoq.is_column(p_lasts, cardinality(p_groups)) AND dialoq.is_column(p_counts, cardinality(p_groups))) IS NOT TRUE
     THEN

@@ -4,7 +4,7 @@
 -- Takes: how many events at most (NULL: 500), up to 10000
 -- Gives: did, how many it ran; due_at, the time of the next event (NULL: none); notices; now_at, the server's clock;
 --     has_due_schedules, whether a client has to fire a work schedule (fire_schedule)
--- Errors: 60005 in a transaction that has written something
+-- Errors: 60005 in a transaction that has written something; 60026
 -- Locks: groups, without waiting
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.tick(p_top integer DEFAULT 500)
@@ -28,6 +28,7 @@ DECLARE
     v_requests bigint[];
     v_dropped integer[];
 BEGIN
+    PERFORM dialoq.check_isolation();
     -- Its work is visible to others only at the end of the transaction.
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
         PERFORM dialoq.fail(60005, 'tick was called in a transaction that has written something, and would keep what is due from '
