@@ -26,6 +26,14 @@ impl EnlistedStatements {
     fn calls(&self) -> MutexGuard<'_, HashMap<&'static str, Arc<Prepared>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Forgets a statement, unless another one has taken its place.
+    fn forget(&self, name: &'static str, prepared: &Arc<Prepared>) {
+        let mut calls = self.calls();
+        if calls.get(name).is_some_and(|kept| Arc::ptr_eq(kept, prepared)) {
+            calls.remove(name);
+        }
+    }
 }
 
 /// A connection that the user has opened, and whose transaction the user ends.
@@ -74,7 +82,8 @@ impl<'c> PgEnlisted<'c> {
         let params: Vec<&(dyn ToSql + Sync)> = flat.iter().map(|argument| argument as &(dyn ToSql + Sync)).collect();
         let mut may_retry = true;
         loop {
-            let kept = statements.calls().get(call.name).cloned();
+            // A connection in another thread may have put a statement of its own there meanwhile, so the second attempt does not ask.
+            let kept = if may_retry { statements.calls().get(call.name).cloned() } else { None };
             let prepared = match kept {
                 Some(prepared) => prepared,
                 None => {
@@ -88,7 +97,7 @@ impl<'c> PgEnlisted<'c> {
                 Ok(rows) => return prepared.rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why)),
                 Err(refused) => {
                     if refused.is_stale {
-                        statements.calls().remove(call.name);
+                        statements.forget(call.name, &prepared);
                     }
                     if !refused.is_stale || !may_retry {
                         return Err(refused.failure);
