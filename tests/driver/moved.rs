@@ -183,6 +183,52 @@ pub(crate) fn a_message_under_way_to_a_service_that_moves_outlives_its_queue(sto
     });
 }
 
+/// The row that announces such a message is on its way to the next generation while the service moves, or while the queue is dropped.
+pub(crate) fn a_message_of_a_service_that_moves_outlives_its_queue_in_a_turn_of_the_generations(store: Store) {
+    on(store, |broker, client, database| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "0").await.unwrap();
+        broker.receive("server").await.unwrap().expect("the first message makes the target");
+        broker.send(handle, "//t/Word", "1").await.unwrap();
+        broker.execute("CREATE QUEUE other").await.unwrap();
+        // No tick of its own makes the recheck that the move of the service requests.
+        broker.close().await.unwrap();
+        let turning = self::client(database.url()).await;
+        // As turn_generation.
+        let turn = "BEGIN; WITH gone AS (DELETE FROM dialoq.ready_group RETURNING *)
+            INSERT INTO dialoq.ready_group SELECT * FROM gone";
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let queue =
+            |name: &str| format!("(SELECT q.queue_id FROM dialoq.service_queue AS q WHERE q.folded_name = '{name}')");
+        let (server, other) = (queue("server"), queue("other"));
+        let service = "s.name = '//t/Server'";
+        // As a client does, but without its limit of time.
+        let moves = format!(
+            "BEGIN; UPDATE dialoq.service AS s SET queue_id = {other} WHERE {service};
+            SELECT dialoq.on_service_moved(s.service_id, {server}, {other}) FROM dialoq.service AS s WHERE {service}; COMMIT"
+        );
+        let drops = format!("SELECT dialoq.on_queue_dropped({server})");
+        for (effect, queues) in [(moves, ["other"]), (drops, ["server"])] {
+            // A SEND that has read the service before announces its message so.
+            let under_way = format!("UPDATE dialoq.ready_group SET queue_id = {server}");
+            client.batch_execute(&under_way).await.unwrap();
+            turning.batch_execute(turn).await.unwrap();
+            let defining = self::client(database.url()).await;
+            let defining = tokio::spawn(async move { defining.batch_execute(&effect).await });
+            while client.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+            turning.batch_execute("COMMIT").await.unwrap();
+            defining.await.unwrap().unwrap();
+            let rows = "SELECT q.folded_name FROM dialoq.ready_group AS r
+                JOIN dialoq.service_queue AS q ON q.queue_id = r.queue_id";
+            let rows = client.query(rows, &[]).await.unwrap();
+            assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<String>>(), queues);
+        }
+        recheck(&client).await;
+        assert_eq!(texts(&client, "receive('other')").await, ["1"]);
+    });
+}
+
 /// The target that an open SEND has made has no service any more.
 pub(crate) fn a_conversation_of_a_dropped_service_is_not_found(store: Store) {
     on(store, |broker, client, database| async move {

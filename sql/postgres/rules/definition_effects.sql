@@ -65,10 +65,13 @@ BEGIN
             p_to_queue_id));
     END IF;
     v_notices := dialoq.lock_affected(v_affected);
-    UPDATE dialoq.ready_group AS r SET queue_id = p_to_queue_id
-    WHERE r.queue_id = p_from_queue_id AND EXISTS (
-        SELECT FROM dialoq.conversation_endpoint AS e
-        WHERE e.conversation_group_id = r.conversation_group_id AND e.service_id = p_service_id);
+    -- Twice: a row that tick moves to the next generation at this moment is found only by a statement that begins after that.
+    FOR v_try IN 1..2 LOOP
+        UPDATE dialoq.ready_group AS r SET queue_id = p_to_queue_id
+        WHERE r.queue_id = p_from_queue_id AND EXISTS (
+            SELECT FROM dialoq.conversation_endpoint AS e
+            WHERE e.conversation_group_id = r.conversation_group_id AND e.service_id = p_service_id);
+    END LOOP;
     PERFORM dialoq.request_recheck(0);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_from_queue_id::text, 'q:' || p_to_queue_id::text,
         dialoq.due_notice(dialoq.current_time_utc())));
@@ -120,7 +123,12 @@ BEGIN
         RETURNING s.queue_id
     )
     SELECT string_agg(DISTINCT 'q:' || m.queue_id::text, ' ') INTO v_notices FROM moved AS m;
-    DELETE FROM dialoq.ready_group AS r WHERE r.queue_id = p_queue_id;
+    -- A row of such a message that tick has moved to the next generation meanwhile, or that has come since, is left to the recheck that
+    -- the move of the service has requested.
+    DELETE FROM dialoq.ready_group AS r
+    WHERE r.queue_id = p_queue_id AND NOT EXISTS (
+        SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = r.conversation_group_id AND s.queue_id <> p_queue_id);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_queue_id::text));
 END
 $$;
