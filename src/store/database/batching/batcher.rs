@@ -241,7 +241,10 @@ impl<I: Item> Batcher<I> {
     /// A caller that misses a batch waits for the whole next one, and a batch costs as much as nearly twenty of its
     /// items. Of 64 callers 28 go together with this, 24 without, and throughput is a tenth higher.
     pub(in crate::store::database) async fn next(&self, back: usize) -> Vec<I> {
-        for _ in 0..MOST_YIELDS {
+        // For a caller alone nothing is to be gathered. In a runtime with nothing else to do each yield wakes another thread in vain:
+        // without them a lone RECEIVE in a transaction is a fifth faster.
+        let yields = if self.gathered().items_under_way > 1 { MOST_YIELDS } else { 0 };
+        for _ in 0..yields {
             tokio::task::yield_now().await;
             let gathered = self.gathered();
             // Some waiting items may be of callers that just got an answer, so the larger number counts, not the sum.
@@ -514,6 +517,17 @@ mod tests {
         come(&batcher, 40);
         assert_eq!(batcher.next(32).await.len(), 32);
         assert_eq!(batcher.next(32).await.len(), 8, "it does not wait for ever for items that do not come");
+    }
+
+    #[tokio::test]
+    async fn a_caller_alone_is_not_waited_for() {
+        let _limit = crate::testing::limit();
+        let batcher = Arc::new(Batcher::new(active()));
+        assert!(batcher.enter(item(0)).is_some());
+        let comes_back = batcher.clone();
+        let back = tokio::spawn(async move { comes_back.enter(item(1)) });
+        assert!(batcher.next(1).await.is_empty(), "the other task has not run yet");
+        assert!(back.await.unwrap().is_some(), "its item leaves at once");
     }
 
     #[tokio::test]
