@@ -2,6 +2,7 @@
 
 use crate::enlisting::{dialog, on};
 use crate::servers::Store;
+use crate::stage::SOON;
 use dialoq::Act;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
 
@@ -226,6 +227,50 @@ pub(crate) fn a_message_of_a_service_that_moves_outlives_its_queue_in_a_turn_of_
         }
         recheck(&client).await;
         assert_eq!(texts(&client, "receive('other')").await, ["1"]);
+    });
+}
+
+/// A recheck waits for every transaction of the server that has written something. A message does not.
+pub(crate) fn a_message_under_way_waits_for_no_other_transaction(store: Store) {
+    on(store, |broker, client, database| async move {
+        let (first, second) = (dialog(&broker).await, dialog(&broker).await);
+        for handle in [first, second] {
+            broker.send(handle, "//t/Word", "0").await.unwrap();
+        }
+        assert_eq!(texts(&client, "receive_batch('server', ARRAY[NULL, NULL]::bigint[])").await.len(), 2);
+        let [(target, _), (_, group)] = targets(&client, [&first.0.to_string(), &second.0.to_string()]).await;
+        let long = self::client(database.url()).await;
+        long.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
+        let sender = self::client(database.url()).await;
+        let move_it = format!("SELECT dialoq.move_conversation('{target}', '{group}')");
+        for (number, effect, receive) in [
+            (1, "MOVE", "receive('server')"),
+            (2, "CREATE QUEUE other; ALTER SERVICE [//t/Server] ON QUEUE other", "receive('other')"),
+            (3, "ALTER QUEUE other WITH STATUS = ON", "receive('other')"),
+        ] {
+            if number == 3 {
+                broker.execute("ALTER QUEUE other WITH STATUS = OFF").await.unwrap();
+            }
+            let send = format!("BEGIN; SELECT dialoq.send('{}', '//t/Word', '{number}')", first.0);
+            sender.batch_execute(&send).await.unwrap();
+            match effect {
+                "MOVE" => client.batch_execute(&move_it).await.unwrap(),
+                _ => drop(broker.execute(effect).await.unwrap()),
+            }
+            sender.batch_execute("COMMIT").await.unwrap();
+            let found = async {
+                loop {
+                    client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+                    let texts = texts(&client, receive).await;
+                    if !texts.is_empty() {
+                        return texts;
+                    }
+                }
+            };
+            let found = tokio::time::timeout(SOON, found).await;
+            assert_eq!(found.unwrap_or_else(|_| panic!("it is hidden after {effect}")), [number.to_string()]);
+        }
+        long.batch_execute("ROLLBACK").await.unwrap();
     });
 }
 

@@ -21,7 +21,7 @@ BEGIN
     FOREACH v_id IN ARRAY v_affected LOOP
         v_notices := dialoq.add_notices(v_notices, dialoq.raise_error(v_id, -8487, 'the contract of the conversation was dropped'));
     END LOOP;
-    PERFORM dialoq.request_recheck(0);
+    PERFORM dialoq.request_recheck(0, true);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
@@ -46,7 +46,7 @@ BEGIN
         v_notices := dialoq.add_notices(v_notices,
             dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
     END LOOP;
-    PERFORM dialoq.request_recheck(0);
+    PERFORM dialoq.request_recheck(0, true);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
@@ -72,7 +72,7 @@ BEGIN
             SELECT FROM dialoq.conversation_endpoint AS e
             WHERE e.conversation_group_id = r.conversation_group_id AND e.service_id = p_service_id);
     END LOOP;
-    PERFORM dialoq.request_recheck(0);
+    PERFORM dialoq.request_recheck(0, true);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_from_queue_id::text, 'q:' || p_to_queue_id::text,
         dialoq.due_notice(dialoq.current_time_utc())));
 END
@@ -104,7 +104,7 @@ BEGIN
     IF cardinality(v_affected) > 500 THEN
         PERFORM dialoq.erase_all(v_affected);
     END IF;
-    PERFORM dialoq.request_recheck(0);
+    PERFORM dialoq.request_recheck(0, true);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_queue_id::text, dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
@@ -153,7 +153,7 @@ DECLARE
     v_notices text := dialoq.lock_affected(v_affected);
 BEGIN
     PERFORM dialoq.erase_all(v_affected);
-    PERFORM dialoq.request_recheck(0);
+    PERFORM dialoq.request_recheck(0, true);
     FOR v_id IN SELECT n.event_notification_id FROM dialoq.event_notification AS n ORDER BY n.event_notification_id LOOP
         PERFORM dialoq.begin_notification(v_id);
     END LOOP;

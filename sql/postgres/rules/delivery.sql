@@ -263,7 +263,7 @@ BEGIN
         END IF;
         IF v_route.way = 'delayed' THEN
             -- A concurrent transaction may be removing the reason of the delay.
-            PERFORM dialoq.request_recheck(p_from);
+            PERFORM dialoq.request_recheck(p_from, true);
             RETURN NULL;
         END IF;
         RETURN dialoq.break_conversation(p_from, v_route.code, dialoq.refusal(p_from, v_route.code), p_now);
@@ -411,7 +411,7 @@ BEGIN
             CONTINUE WHEN v_route.status = v_row.status;
             v_locked := v_locked + 1;
             IF v_locked > 500 THEN
-                PERFORM dialoq.request_recheck(v_row.endpoint_id);
+                PERFORM dialoq.request_recheck(v_row.endpoint_id, true);
                 CONTINUE;
             END IF;
             IF p_is_alone THEN
@@ -420,7 +420,7 @@ BEGIN
                 SELECT * INTO v_done FROM dialoq.do_step('hold', v_row.endpoint_id, NULL, NULL);
             END IF;
             IF v_done.is_done IS NULL THEN
-                PERFORM dialoq.request_recheck(v_row.endpoint_id);
+                PERFORM dialoq.request_recheck(v_row.endpoint_id, true);
             END IF;
             v_notices := concat_ws(' ', v_notices, v_done.notices);
         ELSE
@@ -433,7 +433,7 @@ BEGIN
         ORDER BY min(CASE WHEN v_honor THEN 10 - t.priority ELSE 0 END), min(t.transmission_id));
     v_locked := greatest(500 - v_locked, 0);
     IF cardinality(v_held) > v_locked THEN
-        PERFORM dialoq.request_recheck(h.endpoint_id)
+        PERFORM dialoq.request_recheck(h.endpoint_id, true)
         FROM unnest(v_held) WITH ORDINALITY AS h (endpoint_id, place) WHERE h.place > v_locked ORDER BY h.place;
         v_notices := concat_ws(' ', v_notices, dialoq.due_notice(dialoq.current_time_utc()));
         v_held := v_held[:v_locked];
@@ -460,7 +460,7 @@ BEGIN
         END IF;
         v_notices := concat_ws(' ', v_notices, v_done.notices);
         IF v_done.is_done IS NULL THEN
-            PERFORM dialoq.request_recheck(v_row.endpoint_id);
+            PERFORM dialoq.request_recheck(v_row.endpoint_id, true);
         END IF;
         IF length(v_notices) > 4000 THEN
             v_notices := dialoq.distinct_notices(v_notices);

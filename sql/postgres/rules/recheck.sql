@@ -3,12 +3,13 @@
 -- Takes, Gives, Errors, Locks: see each function
 
 -- Requests a recheck of an endpoint. The transaction has a number before the request has an id (turn_generation).
-CREATE OR REPLACE FUNCTION dialoq.request_recheck(p_endpoint_id bigint) RETURNS void
+-- Takes: the endpoint; whether a message may be hidden until then (find_hidden)
+CREATE OR REPLACE FUNCTION dialoq.request_recheck(p_endpoint_id bigint, p_may_hide boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     v_xid xid8 := pg_current_xact_id();
 BEGIN
-    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
+    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at, may_hide) VALUES (p_endpoint_id, clock_timestamp(), p_may_hide);
 END $$;
 
 -- The same for an endpoint that moves to another group.
@@ -19,7 +20,8 @@ DECLARE
     v_xid xid8 := pg_current_xact_id();
     v_id bigint;
 BEGIN
-    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp()) RETURNING recheck_id INTO v_id;
+    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at, may_hide) VALUES (p_endpoint_id, clock_timestamp(), true)
+    RETURNING recheck_id INTO v_id;
     RETURN v_id;
 END $$;
 
@@ -51,6 +53,90 @@ BEGIN
         notices := concat_ws(' ', notices, (SELECT 'q:' || s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = e.service_id));
     END IF;
 END $$;
+
+-- The endpoints of which a recheck would announce or deliver a message now. A recheck waits for every transaction of the server that has
+-- a number, also for one that has nothing to do with the broker: while one was open for hours, the message of a SEND that a MOVE had met
+-- was not received for hours. So the messages that can be seen are looked for before, and the request stays for those that
+-- cannot. Of very many requests a part is looked at each time.
+-- Gives: the endpoints; 0 for rows of ready_group in a queue that their service has left
+CREATE OR REPLACE FUNCTION dialoq.find_hidden() RETURNS SETOF bigint
+LANGUAGE plpgsql SET enable_bitmapscan = off SET enable_sort = off AS $$
+DECLARE
+    v_floor bigint;
+    v_from bigint := dialoq.recheck_from();
+    v_last bigint;
+BEGIN
+    SELECT u.recheck_id INTO v_last FROM dialoq.recheck_queue AS u WHERE u.may_hide AND u.recheck_id >= v_from ORDER BY u.recheck_id DESC LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    v_floor := (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1);
+    IF EXISTS (SELECT FROM dialoq.recheck_queue AS u WHERE u.may_hide AND u.recheck_id >= v_from AND u.endpoint_id = 0)
+        AND EXISTS (SELECT FROM dialoq.rows_left_behind())
+    THEN
+        RETURN NEXT 0;
+    END IF;
+    RETURN QUERY
+    SELECT u.endpoint_id
+    FROM (
+        (SELECT n.endpoint_id FROM dialoq.recheck_queue AS n WHERE n.may_hide AND n.recheck_id >= v_from ORDER BY n.recheck_id LIMIT 500)
+        UNION
+        (SELECT n.endpoint_id FROM dialoq.recheck_queue AS n
+        WHERE n.may_hide AND n.recheck_id >= (SELECT v_from + (random() * (v_last - v_from))::bigint OFFSET 0)
+        ORDER BY n.recheck_id LIMIT 500)
+    ) AS u
+    CROSS JOIN LATERAL (
+        SELECT e.conversation_group_id, e.priority, e.state, e.is_quarantined, s.queue_id
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.endpoint_id = u.endpoint_id
+        OFFSET 0
+    ) AS e
+    WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND e.queue_id <> 0
+            AND EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = u.endpoint_id OFFSET 0)
+            AND NOT EXISTS (
+                SELECT FROM dialoq.ready_group AS r
+                WHERE r.conversation_group_id <= e.conversation_group_id
+                    AND (r.conversation_group_id, r.generation) >= (e.conversation_group_id, v_floor)
+                    AND r.queue_id + 0 = e.queue_id AND r.rank_from_top + 0 = 10 - e.priority OFFSET 0)
+        OR e.state NOT IN ('DI', 'ER') AND EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = u.endpoint_id OFFSET 0)
+            AND (SELECT w.way FROM dialoq.route(u.endpoint_id) AS w) <> 'delayed';
+END $$;
+
+-- Rows of ready_group in a queue that their service has left, among the first ones of each queue.
+-- Gives: where they are, and the queue of the service
+CREATE OR REPLACE FUNCTION dialoq.rows_left_behind() RETURNS TABLE (place tid, queue_id integer)
+LANGUAGE sql STABLE AS $$
+    SELECT r.place, s.queue_id
+    FROM (SELECT n.floor FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g
+    CROSS JOIN dialoq.service_queue AS q
+    CROSS JOIN generate_series(g.floor, g.floor + 1) AS l (generation)
+    CROSS JOIN LATERAL (
+        SELECT o.ctid AS place, o.conversation_group_id AS group_id FROM dialoq.ready_group AS o
+        WHERE o.generation = l.generation AND o.queue_id = q.queue_id
+        ORDER BY o.rank_from_top, o.oldest
+        LIMIT 200
+    ) AS r
+    CROSS JOIN LATERAL (
+        SELECT e.service_id FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = r.group_id LIMIT 1
+    ) AS e
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE s.queue_id <> q.queue_id
+$$;
+
+-- Moves such rows to the queues of their services.
+-- Gives: notices
+CREATE OR REPLACE FUNCTION dialoq.move_rows_left_behind() RETURNS text
+LANGUAGE sql SET enable_bitmapscan = off SET enable_sort = off AS $$
+    WITH wrong AS (
+        SELECT n.ctid AS place, b.queue_id
+        FROM dialoq.rows_left_behind() AS b JOIN dialoq.ready_group AS n ON n.ctid = b.place
+        FOR UPDATE OF n SKIP LOCKED
+    ), moved AS (
+        UPDATE dialoq.ready_group AS r SET queue_id = w.queue_id FROM wrong AS w WHERE r.ctid = w.place
+        RETURNING r.queue_id
+    )
+    SELECT string_agg(DISTINCT 'q:' || m.queue_id::text, ' ') FROM moved AS m
+$$;
 
 -- The recheck after a change of definitions. A transaction that ran at its commit may have used the old definitions and made
 -- endpoints or messages that the change has not seen. The functions of definition_effects request it as endpoint 0. At most 500

@@ -3,7 +3,8 @@
 -- and the one that fails breaks its own conversation.
 -- Takes, Gives, Errors, Locks: see each function
 
--- Runs the events that are due ('due'), counts rollbacks that are not counted yet ('count'), or rechecks endpoints ('recheck').
+-- Runs the events that are due ('due'), counts rollbacks that are not counted yet ('count'), finds messages that wait for a recheck
+-- ('find'), or rechecks endpoints ('recheck').
 -- Takes: what, until when, how many at most, and whether each is done by itself
 -- Gives: how many were done; notices; whether some wait for a transaction that holds their group
 CREATE OR REPLACE FUNCTION dialoq.do_steps(
@@ -27,6 +28,8 @@ BEGIN
             SELECT NULL::bigint AS endpoint_id, NULL::bigint AS id, a.attempt_id FROM dialoq.receive_attempt AS a
             WHERE dialoq.receiver_status(a.receiver_xid) IS DISTINCT FROM 'in progress'
             GROUP BY a.attempt_id ORDER BY a.attempt_id;
+    ELSIF p_step = 'find' THEN
+        OPEN v_items FOR SELECT h.endpoint_id, NULL::bigint AS id, NULL::uuid AS attempt_id FROM dialoq.find_hidden() AS h (endpoint_id);
     ELSE
         -- Most requests are of conversations that have ended, with nothing left for their endpoint but messages that came too late. They
         -- are done in one statement: one by one, each took 150 us.
@@ -78,7 +81,9 @@ BEGIN
         FETCH v_items INTO v_row;
         EXIT WHEN NOT FOUND;
         -- One recheck of the definitions serves all requests for it.
-        IF v_row.endpoint_id = 0 AND v_are_definitions_settled IS NOT NULL THEN
+        IF p_step = 'find' AND v_row.endpoint_id = 0 THEN
+            SELECT true AS is_done, dialoq.move_rows_left_behind() AS notices INTO v_done;
+        ELSIF v_row.endpoint_id = 0 AND v_are_definitions_settled IS NOT NULL THEN
             SELECT v_are_definitions_settled AS is_done, NULL::text AS notices INTO v_done;
         ELSIF p_is_alone THEN
             SELECT * INTO v_done FROM dialoq.do_step_alone(p_step, v_row.endpoint_id, v_row.id, v_row.attempt_id);
@@ -115,6 +120,9 @@ BEGIN
     IF p_step = 'count' THEN
         notices := dialoq.count_attempt(p_attempt_id);
         is_done := CASE WHEN NOT EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id) THEN true END;
+        RETURN;
+    ELSIF p_step = 'find' THEN
+        SELECT s.is_done, s.notices INTO is_done, notices FROM dialoq.recheck(p_endpoint_id) AS s;
         RETURN;
     ELSIF p_step = 'recheck' THEN
         SELECT s.is_done, s.notices INTO is_done, notices FROM dialoq.recheck(p_endpoint_id) AS s;

@@ -25,6 +25,6 @@ BEGIN
         v_notices := 'q:' || e.queue_id::text;
     END IF;
     -- A concurrent SEND still announces its message at the old level.
-    PERFORM dialoq.request_recheck(v_lock.endpoint_id);
+    PERFORM dialoq.request_recheck(v_lock.endpoint_id, true);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
 END $$;

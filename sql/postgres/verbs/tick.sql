@@ -48,7 +48,7 @@ BEGIN
         RETURN QUERY SELECT 0, v_now + interval '50 ms', NULL::text, dialoq.current_time_utc(), false;
         RETURN;
     END IF;
-    FOREACH v_step IN ARRAY ARRAY['due', 'count', 'recheck'] LOOP
+    FOREACH v_step IN ARRAY ARRAY['due', 'count', 'find', 'recheck'] LOOP
         BEGIN
             SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, v_top - v_did, false);
         EXCEPTION
