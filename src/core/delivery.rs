@@ -328,7 +328,8 @@ impl Core {
         let endpoint = &self.endpoints[place];
         if let Some(first) = endpoint.rare_fields.as_ref().and_then(|rare_fields| rare_fields.outbox.front()) {
             let honor = self.catalog.settings.is_honor_broker_priority_on;
-            let rank_from_top = if honor { 10 - endpoint.priority } else { 0 };
+            // REPRIORITISE changes the level of later messages only.
+            let rank_from_top = if honor { 10 - first.level } else { 0 };
             let (transmission_id, endpoint_id) = (first.transmission_id, endpoint.endpoint_id);
             effects.redeliver.insert(Redelivery { rank_from_top, transmission_id, endpoint_id });
         }
@@ -384,8 +385,9 @@ impl Core {
             self.hold_outbox(from, delay, effects);
         }
         let endpoint = &mut self.endpoints[from];
+        let level = endpoint.priority;
         let rare_fields = endpoint.rare_fields_mut();
-        rare_fields.outbox.push_back(Outgoing { transmission_id, sequence, is_end, is_error, verdict });
+        rare_fields.outbox.push_back(Outgoing { transmission_id, sequence, level, is_end, is_error, verdict });
         if delay != Delay::Behind || rare_fields.delay.is_none() {
             rare_fields.delay = Some(delay);
         }
@@ -398,7 +400,7 @@ impl Core {
             is_end_of_dialog: is_end,
             message_id,
             enqueued_at: now,
-            priority: endpoint.priority,
+            priority: level,
             body,
             trace,
             status: status_text(delay),
@@ -515,7 +517,10 @@ impl Core {
     fn take_outgoing(&mut self, place: u32, transmission_id: u64, effects: &mut Effects) {
         let endpoint_id = self.endpoints[place].endpoint_id;
         let outbox = &mut self.rare_fields(place).outbox;
-        outbox.pop_front();
+        let gone = outbox.pop_front();
+        if let (Some(gone), Some(next)) = (gone, outbox.front_mut()) {
+            next.level = next.level.min(gone.level);
+        }
         if outbox.is_empty() {
             self.outboxes.remove(&endpoint_id);
             // The sequence number of a message that has left is in no row any more.

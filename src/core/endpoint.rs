@@ -85,6 +85,8 @@ pub(super) struct SystemRow {
 pub(super) struct Outgoing {
     pub(super) transmission_id: u64,
     pub(super) sequence: u64,
+    /// The level it goes at under HONOR_BROKER_PRIORITY: that of its row, or of a message before it if that is lower.
+    pub(super) level: u8,
     pub(super) is_end: bool,
     pub(super) is_error: bool,
     /// The verdict on its body, if memory has it.

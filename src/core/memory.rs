@@ -143,7 +143,7 @@ impl Memory {
         }
         for row in self.transmissions.values() {
             let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);
-            restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
+            restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, row.priority, is_end, is_error);
         }
         for (order, (row, _)) in &self.dead_letters {
             restore.dead_letter(*order, row.endpoint_id, row.handle, row.delivery_class, row.sequence);

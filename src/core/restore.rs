@@ -225,6 +225,7 @@ impl Restore {
         transmission_id: u64,
         endpoint_id: u64,
         sequence: u64,
+        level: u8,
         is_end_of_dialog: bool,
         is_conversation_error: bool,
     ) {
@@ -248,6 +249,7 @@ impl Restore {
         let outgoing = Outgoing {
             transmission_id,
             sequence,
+            level: level.clamp(1, 10),
             is_end: is_end_of_dialog,
             is_error: is_conversation_error,
             verdict: None,

@@ -1,6 +1,7 @@
 //! Broker priorities.
 
 use crate::rig::{Text, code};
+use dialoq::{Act, Level};
 
 case!(defaults_of_a_priority, [44], async |t| {
     t.define("CREATE BROKER PRIORITY [P] FOR CONVERSATION").await?;
@@ -168,6 +169,25 @@ case!(honor_on_sends_by_level, [60], async |t| {
     let mut arrived = t.rows_of("QT").await?;
     arrived.sort_by_key(|row| row.int("queuing_order"));
     assert_eq!(t.bodies(&arrived), ["10.0", "10.1", "5.0", "5.1", "1.0", "1.1"]);
+});
+
+case!(a_message_that_waits_to_be_sent_keeps_its_level, [60], async |t| {
+    t.define("ALTER DATABASE CURRENT SET HONOR_BROKER_PRIORITY ON; ALTER QUEUE [QT] WITH STATUS = OFF").await?;
+    let (first, second, third) = (t.begin_at_level(5).await?, t.begin_at_level(5).await?, t.begin_at_level(4).await?);
+    t.send(first, "Text", "first 0").await?;
+    t.send(second, "Text", "second 0").await?;
+    t.send(third, "Text", "third 0").await?;
+    t.broker.reprioritise(first, Level::new(1)).await?;
+    t.broker.reprioritise(third, Level::new(10)).await?;
+    t.send(first, "Text", "first 1").await?;
+    t.send(third, "Text", "third 1").await?;
+    t.send(second, "Text", "second 1").await?;
+    let t = t.restart().await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    let mut arrived = t.rows_of("QT").await?;
+    arrived.sort_by_key(|row| row.int("queuing_order"));
+    // A message never goes before an earlier one of its conversation, whose level may be lower.
+    assert_eq!(t.bodies(&arrived), ["first 0", "second 0", "second 1", "third 0", "third 1", "first 1"]);
 });
 
 case!(high_levels_starve_low_ones, [62], async |t| {

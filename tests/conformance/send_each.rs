@@ -125,6 +125,33 @@ case!(a_refused_message_refuses_the_list, [282], async |t| {
     assert_eq!(t.receive("QT").await?[0].message_sequence_number, 1, "and nothing was counted");
 });
 
+case!(a_message_that_breaks_its_conversation_drops_the_later_ones_of_the_list, [281], async |t| {
+    // The target service does not support the contract, so no message can be delivered.
+    t.define("CREATE SERVICE [Bare] ON QUEUE [QT]").await?;
+    let new = t.begin_dialog(t.to("Bare").on("C")).await?.handle;
+    let (spoken, plain) = (t.pair().await?, t.pair().await?);
+    let list = [
+        (plain.initiator, "Text", "a"),
+        (new, "Text", "b"),
+        (new, "Text", "c"),
+        (plain.initiator, "Text", "d"),
+        (new, "Text", "e"),
+        (spoken.target, "Text", "f"),
+    ];
+    send_each(&t.broker, &list).await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["a", "d"]);
+    let mut answers = [t.receive("QI").await?, t.receive("QI").await?];
+    answers.sort_by_key(|received| received[0].message_body.clone());
+    assert_eq!(answers[1].texts(), ["f"]);
+    assert_eq!(answers[0][0].conversation_handle, new);
+    assert_eq!(answers[0].error_codes(), [-8408]);
+    assert_eq!(
+        refused(send_each(&t.broker, &[(plain.initiator, "Text", "g"), (new, "Text", "h")]).await),
+        (8429, Some(1))
+    );
+    assert!(t.receive("QT").await?.is_empty(), "nothing was sent");
+});
+
 case!(a_refused_list_leaves_its_transaction, [282], async |t| {
     let (open, ended) = (t.pair().await?, t.pair().await?);
     t.end(ended.target).await?;

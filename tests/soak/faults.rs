@@ -38,11 +38,16 @@ pub(crate) fn start(database: &Database, url: String) -> Faults {
     Faults { stop, task }
 }
 
-/// Another program of the machine uses the file: it reads for a while, or writes its own table for a while.
+/// Another program of the machine uses the file: it works through the owner for a moment, reads for a while, or writes its own
+/// table for a while.
 async fn embedded(number: u32, url: &str) {
     if number.is_multiple_of(3) {
-        let refused = Broker::open(url).await.expect_err("the file has an owner");
+        let refused = Broker::open(&format!("{url}&share=off")).await.expect_err("the file has an owner");
         assert_eq!(refused.code(), dialoq::Code::STORE_OWNED);
+        let guest = Broker::open(url).await.expect("the owner works for another opener");
+        guest.query("SELECT count(*) FROM sys_conversation_endpoints", ()).await.expect("the owner answers");
+        // It goes without a word.
+        drop(guest);
         return;
     }
     let path = url.trim_start_matches("sqlite:").split('?').next().expect("a path").to_owned();

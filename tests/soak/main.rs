@@ -27,8 +27,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long a run takes by default.
-const BRIEF: Duration = Duration::from_secs(4);
+/// How long a run takes by default: each kind of fault strikes once.
+const BRIEF: Duration = Duration::from_secs(6);
 /// From here on no series may grow.
 const LONG: Duration = Duration::from_secs(600);
 /// Samples of a run.

@@ -133,8 +133,15 @@ BEGIN
         END IF;
         PERFORM dialoq.lock_group(v_row.group_id);
     END LOOP;
-    IF ('' = ALL (v_faults)) IS NOT TRUE THEN
-        -- A body may break its conversation, so the messages go one by one.
+    IF ('' = ALL (v_faults)) IS NOT TRUE OR (
+        SELECT count(*) <> count(DISTINCT e.conversation_id)
+        FROM (SELECT DISTINCT u.handle FROM unnest(p_conversation_handles) AS u (handle)) AS h
+        CROSS JOIN LATERAL (
+            SELECT c.conversation_id FROM dialoq.conversation_endpoint AS c WHERE c.conversation_handle = h.handle AND NOT c.is_system
+            OFFSET 0
+        ) AS e)
+    THEN
+        -- A body may break its conversation, and a message that of the other side, so the messages go one by one.
         PERFORM dialoq.check_each(p_conversation_handles, v_types, v_bodies, v_faults);
         RETURN QUERY SELECT dialoq.publish_notices(dialoq.send_in_order(
             p_conversation_handles, v_types, v_bodies, v_traces, v_faults, v_ids, p_catalog_version));
@@ -280,6 +287,11 @@ BEGIN
         IF v_row.error_number = -1 THEN
             RAISE EXCEPTION 'a conversation of this list was moved to another group at the same moment; run the transaction again'
                 USING ERRCODE = 'serialization_failure';
+        ELSIF v_row.error_number = 8429
+            AND p_conversation_handles[v_row.item + 1] = ANY (p_conversation_handles[:v_row.item])
+        THEN
+            -- An earlier message of the list has broken the conversation: this one is dropped, as in send_in_order.
+            CONTINUE;
         ELSIF v_row.error_number IS NOT NULL THEN
             PERFORM dialoq.fail(v_row.error_number,
                 format('message %s of %s: %s', v_row.item + 1, v_count, v_row.error_message));

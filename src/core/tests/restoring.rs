@@ -35,7 +35,7 @@ impl Rows {
         }
         for row in self.transmissions {
             let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);
-            restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
+            restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, row.priority, is_end, is_error);
         }
         restore.finish(NOW).unwrap()
     }

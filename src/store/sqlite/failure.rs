@@ -10,9 +10,10 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
             (Code::STORE_FOREIGN, "it is not a SQLite database, or its first page is damaged")
         }
         Some(ErrorCode::DatabaseCorrupt) => (Code::STORE_DAMAGED, "the file is damaged; restore it from a copy"),
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            (Code::STORE_READ_ONLY, "the file, its folder, or the -wal or -shm beside it cannot be written")
-        }
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => (
+            Code::STORE_READ_ONLY,
+            "the file, its folder, or the -wal or -shm beside it cannot be written, or a newer SQLite made the file",
+        ),
         Some(ErrorCode::DiskFull) => (Code::STORE_FULL, "the disk is full; make room and open it again"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             (Code::STORE_OWNED, "another program holds a lock on the file for too long")

@@ -115,7 +115,10 @@ pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: 
         Ok(())
     })?;
     each(connection, TRANSMISSION_KEYS, |row| {
-        restore.transmission(unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?, row.get(3)?, row.get(4)?);
+        // A level that is none costs an early place only.
+        let level = row.get::<_, u8>(3).unwrap_or(1);
+        let (id, endpoint_id, sequence) = (unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?);
+        restore.transmission(id, endpoint_id, sequence, level, row.get(4)?, row.get(5)?);
         Ok(())
     })?;
     each(connection, RETAINED_ORPHANS, |row| {
