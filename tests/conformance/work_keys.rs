@@ -177,6 +177,15 @@ case!(a_key_under_a_rate_gives_a_job_of_a_type_behind_one_of_another, [237, 246]
     }
 });
 
+case!(a_rate_lets_as_many_jobs_go_at_once_as_it_says, [246], async |t| {
+    for (limit, key) in [("RATE_JOBS", None), ("KEY_RATE_JOBS", Some("k"))] {
+        with(&t, &format!("{limit} = 60, RATE_MS = 1")).await?;
+        push(&t, key, &["a"; 64].join(" ")).await?;
+        assert_eq!(leased(&t, 64).await?.len(), 60, "{limit}");
+        t.define("DROP WORK QUEUE w").await?;
+    }
+});
+
 case!(a_reader_of_one_type_is_woken_though_its_key_has_a_job_of_another, [237, 245, 254], async |t| {
     with(&t, "MAX_TAKEN_PER_KEY = 1").await?;
     push(&t, Some("k"), "a1").await?;

@@ -34,18 +34,17 @@ BEGIN
 END
 GO
 
--- The time between two jobs of a rate, in microseconds.
+-- The time between two jobs of a rate, in microseconds; rounded up, so that no time has more jobs than the rate.
 CREATE FUNCTION dialoq.rate_gap(@jobs bigint, @rate_ms bigint) RETURNS bigint AS
 BEGIN
-    RETURN CASE WHEN @rate_ms * 1000 / @jobs > 1 THEN @rate_ms * 1000 / @jobs ELSE 1 END;
+    RETURN (@rate_ms * 1000 + @jobs - 1) / @jobs;
 END
 GO
 
 -- How far the jobs of a rate may run ahead of the time, in microseconds: so many may be taken at once.
 CREATE FUNCTION dialoq.rate_burst(@jobs bigint, @rate_ms bigint) RETURNS bigint AS
 BEGIN
-    DECLARE @burst bigint = @rate_ms * 1000 - dialoq.rate_gap(@jobs, @rate_ms);
-    RETURN CASE WHEN @burst > 0 THEN @burst ELSE 0 END;
+    RETURN (@jobs - 1) * dialoq.rate_gap(@jobs, @rate_ms);
 END
 GO
 

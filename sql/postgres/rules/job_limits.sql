@@ -57,16 +57,16 @@ BEGIN
     RETURN false;
 END $$;
 
--- The time between two jobs of a rate, in microseconds.
+-- The time between two jobs of a rate, in microseconds; rounded up, so that no time has more jobs than the rate.
 CREATE OR REPLACE FUNCTION dialoq.rate_gap(p_jobs bigint, p_rate_ms bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT greatest(p_rate_ms * 1000 / p_jobs, 1)
+    SELECT (p_rate_ms * 1000 + p_jobs - 1) / p_jobs
 $$;
 
 -- How far the jobs of a rate may run ahead of the time, in microseconds: so many may be taken at once.
 CREATE OR REPLACE FUNCTION dialoq.rate_burst(p_jobs bigint, p_rate_ms bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT greatest(p_rate_ms * 1000 - dialoq.rate_gap(p_jobs, p_rate_ms), 0)
+    SELECT (p_jobs - 1) * dialoq.rate_gap(p_jobs, p_rate_ms)
 $$;
 
 -- Counts taken jobs against a rate. tick wakes readers when the rate lets another job go, and forgets it when it holds

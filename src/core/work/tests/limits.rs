@@ -1,6 +1,8 @@
 //! Limits: how many jobs are taken at a time, how fast, and the history.
 
 use super::*;
+use crate::core::work::limits::Rate;
+use crate::protocol::definition::WorkSettings;
 
 #[test]
 fn max_taken_is_a_limit_of_the_queue() {
@@ -65,6 +67,39 @@ fn a_rate_lets_a_burst_go_and_then_one_job_after_the_other() {
         }
         memory.tick(after_ms(100_000));
         assert!(memory.core.work.queues.values().all(|queue| queue.keys.is_empty()));
+    }
+}
+
+#[test]
+fn a_rate_lets_as_many_jobs_go_at_once_as_it_says_and_no_time_has_more() {
+    for (jobs, ms) in [
+        (1, 1),
+        (3, 1000),
+        (60, 1),
+        (700, 1000),
+        (3000, 1000),
+        (7000, 1000),
+        (999, 1),
+        (1000, 1),
+        (2_000_000, 1000),
+        (1_000_000_000, 1),
+        (1_000_000_000, 86_400_000),
+    ] {
+        let mut settings = WorkSettings::default();
+        [number(WorkNumber::RateJobs, jobs), number(WorkNumber::RateMs, ms)]
+            .iter()
+            .for_each(|option| settings.set(*option));
+        let rate = Rate::new(&settings, WorkNumber::RateJobs).unwrap();
+        assert_eq!(rate.room(0, NOW.0), usize::try_from(jobs).unwrap(), "{jobs} jobs in {ms} ms");
+        let mut next = 0;
+        for taken in 1..=jobs.min(100) {
+            next = rate.after(next, NOW.0);
+            assert_eq!(rate.room(next, NOW.0), usize::try_from(jobs - taken).unwrap(), "{jobs} jobs in {ms} ms");
+        }
+        if jobs <= 100 {
+            let pause = rate.next_time(next, NOW.0) - NOW.0;
+            assert!(pause * jobs >= ms * 1000 && (pause - 1) * jobs < ms * 1000, "{jobs} jobs in {ms} ms: {pause} us");
+        }
     }
 }
 
