@@ -156,7 +156,7 @@ impl SendLine {
     /// # Errors
     /// 60028 says what is wrong with it.
     pub fn parse(line: &str) -> Result<Self> {
-        let raw: RawLine = serde_json::from_str(line).map_err(|error| bad_line(shorten(&error.to_string())))?;
+        let raw: RawLine = object(line).map_err(|why| bad_line(shorten(&why)))?;
         if raw.body_encoding.is_some() && raw.body.is_none() {
             return Err(bad_line(
                 "body_encoding goes with a body that is a string; bytes of body_base64 are sent as they are".into(),
@@ -185,6 +185,19 @@ fn bytes_of(body: &RawValue, encoding: Option<Utf16>) -> Result<Option<Vec<u8>>>
         }
         _ if encoding.is_some() => Err(bad_line("body_encoding goes with a body that is a string".into())),
         json => Ok(Some(json.as_bytes().to_vec())),
+    }
+}
+
+/// Reads an object of JSON. `serde` would take a list of its values too, in an order that no page names.
+///
+/// # Errors
+/// The fault.
+pub fn object<'l, T: Deserialize<'l>>(json: &'l str) -> Result<T, String> {
+    match json.trim_start_matches([' ', '\t', '\r', '\n']) {
+        text if text.is_empty() || text.starts_with('{') => {
+            serde_json::from_str(json).map_err(|error| error.to_string())
+        }
+        _ => Err("it is no JSON object".to_owned()),
     }
 }
 
@@ -329,7 +342,9 @@ mod tests {
     fn a_bad_line_is_reported() {
         for (line, part) in [
             ("", "EOF"),
-            ("[]", "invalid"),
+            ("[]", "no JSON object"),
+            (r#"["//t",{"a":1},null,null,null,true]"#, "no JSON object"),
+            ("5", "no JSON object"),
             (r#"{"typo":"x"}"#, "typo"),
             (r#"{"body":"x","body_base64":"eA=="}"#, "both"),
             (r#"{"body_base64":"*"}"#, "base64"),

@@ -218,7 +218,7 @@ fn recorded(path: &Path) -> Result<Load> {
                 r#"it must be like {"at_ms": 12.5, "class": "high", "body": {...}}, where body may be left out"#;
             Error::new(Code::BAD_INPUT, format!("{place}: {why}; {right}"))
         };
-        let line: Line = serde_json::from_str(line).map_err(|cause| refuse(cause.to_string()))?;
+        let line: Line = dialoq::internals::jsonl::object(line).map_err(refuse)?;
         // A day: a recording is played in its own time.
         if !(0.0..=86_400_000.0).contains(&line.at_ms) {
             return Err(refuse(format!("at_ms is {}, not within 0 to 86400000", line.at_ms)));
@@ -283,6 +283,7 @@ mod tests {
             (r#"{"at_ms":1,"class":"middle"}"#, "unknown variant `middle`"),
             (r#"{"at_ms":1}"#, "missing field `class`"),
             (r#"{"at_ms":1,"class":"low","x":1}"#, "unknown field `x`"),
+            (r#"[1,"low",null]"#, "no JSON object"),
         ];
         for (line, why) in bad_lines {
             std::fs::write(&path, format!("{{\"at_ms\":0,\"class\":\"low\"}}\n{line}\n")).unwrap();

@@ -5,7 +5,7 @@ use super::failed;
 use crate::act::{Act, Perform, current_trace};
 use crate::error::Result;
 use crate::id::ConversationHandle;
-use crate::jsonl::{SendLine, parse_handle};
+use crate::jsonl::{SendLine, object, parse_handle};
 use crate::protocol::Verb;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -37,8 +37,8 @@ pub(super) enum Reply {
 enum RawReply {
     Send(Box<RawValue>),
     End(RawEnd),
-    EndError(RawEndError),
-    Timer(RawTimer),
+    EndError(Box<RawValue>),
+    Timer(Box<RawValue>),
     Commit(bool),
     Rollback(String),
 }
@@ -82,7 +82,7 @@ impl Line {
         let handle = |text: Option<String>| {
             text.map(|text| parse_handle(&text)).transpose().map_err(|error| error.message().to_owned())
         };
-        let reply = match serde_json::from_str(line).map_err(|error| error.to_string())? {
+        let reply = match object(line)? {
             RawReply::Commit(true) => return Ok(Self::Commit),
             RawReply::Rollback(why) => return Ok(Self::Rollback(why)),
             RawReply::Commit(false) => {
@@ -94,10 +94,12 @@ impl Line {
             RawReply::End(RawEnd::Own(true)) => Reply::End(None),
             RawReply::End(RawEnd::Own(false)) => return Err("end must be true or a conversation handle".into()),
             RawReply::End(RawEnd::Other(text)) => Reply::End(handle(Some(text))?),
-            RawReply::EndError(RawEndError { code, description, conversation }) => {
+            RawReply::EndError(error) => {
+                let RawEndError { code, description, conversation } = object(error.get())?;
                 Reply::EndError { code, description, conversation: handle(conversation)? }
             }
-            RawReply::Timer(RawTimer { seconds, conversation }) => {
+            RawReply::Timer(timer) => {
+                let RawTimer { seconds, conversation } = object(timer.get())?;
                 Reply::Timer { seconds, conversation: handle(conversation)? }
             }
         };
@@ -171,6 +173,10 @@ mod tests {
             r#"{"end": false}"#,
             r#"{"end": "x"}"#,
             r#"{"send": 5}"#,
+            r#"{"send": ["//t", "x", null, null, null, true]}"#,
+            r#"{"end_error": [7, "x"]}"#,
+            r#"{"timer": [60]}"#,
+            r#"["commit"]"#,
             r#"{"end_error": {"code": 1}}"#,
             r#"{"explode": true}"#,
         ] {

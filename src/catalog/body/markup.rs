@@ -1,4 +1,6 @@
-//! Bounds on the markup of an XML body, checked in one pass before it is parsed.
+//! Bounds on the markup of an XML body, and the rules for names with a namespace, checked in one pass before it is parsed.
+//!
+//! The parser splits a name at its first colon and looks at the prefix only.
 //!
 //! The parser compares each attribute of an element with all before it, and searches all namespaces in scope for a
 //! prefix. 120,000 attributes on one element took it 20 seconds; with these bounds its time is linear in the size.
@@ -35,7 +37,11 @@ pub(super) fn check(text: &str) -> Result<u64, String> {
         at = match &bytes[start..] {
             [b'<', b'!', b'-', b'-', ..] => after(bytes, start + 4, b"-->"),
             [b'<', b'!', b'[', ..] => after(bytes, start + 3, b"]]>"),
-            [b'<', b'?', ..] => after(bytes, start + 2, b"?>"),
+            [b'<', b'?', ..] => {
+                let end = after(bytes, start + 2, b"?>");
+                check_target(name_in(bytes, start + 2, end), start)?;
+                end
+            }
             [b'<', b'/', ..] => {
                 in_scope = open.pop().unwrap_or(0);
                 after(bytes, start + 2, b">")
@@ -69,6 +75,7 @@ struct Tag {
 /// Reads a start tag up to its `>`, or to where the parser would stop.
 fn start_tag(bytes: &[u8], start: usize, in_scope: usize) -> Result<Tag, String> {
     let (mut attributes, mut namespaces) = (0, 0);
+    check_name(name_in(bytes, start + 1, bytes.len()), start, false)?;
     let mut at = start + 1;
     let mut word = at;
     while let Some(&byte) = bytes.get(at) {
@@ -89,8 +96,15 @@ fn start_tag(bytes: &[u8], start: usize, in_scope: usize) -> Result<Tag, String>
                         "the element at byte {start} has more than {MAX_ATTRIBUTES} attributes, the most that are checked"
                     ));
                 }
-                let is_namespace = bytes[word..at].starts_with(b"xmlns");
-                at = value_end(bytes, at + 1);
+                let name = name_in(bytes, word, at);
+                let is_namespace = name.starts_with(b"xmlns");
+                check_name(name, word, is_namespace)?;
+                let value = at + 1;
+                at = value_end(bytes, value);
+                if name.starts_with(b"xmlns:") && [&b"\"\""[..], b"''"].contains(&bytes[value..at].trim_ascii()) {
+                    let name = String::from_utf8_lossy(name);
+                    return Err(format!("'{name}' at byte {word} declares a prefix without a namespace"));
+                }
                 if is_namespace {
                     namespaces += 1;
                     if in_scope + namespaces > MAX_NAMESPACES {
@@ -111,6 +125,48 @@ fn start_tag(bytes: &[u8], start: usize, in_scope: usize) -> Result<Tag, String>
         }
     }
     Ok(Tag { end: at.min(bytes.len()), attributes, namespaces, is_empty_element: true })
+}
+
+/// The name that begins there, up to its end or to `end`.
+fn name_in(bytes: &[u8], from: usize, end: usize) -> &[u8] {
+    let rest = bytes.get(from..end).unwrap_or_default();
+    let is_end = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'/' | b'>' | b'=' | b'?' | b'<');
+    &rest[..rest.iter().position(is_end).unwrap_or(rest.len())]
+}
+
+/// Refuses a name that the rules for namespaces refuse and the parser takes: it may have one colon, between a prefix and a
+/// local part that could be names of their own.
+fn check_name(name: &[u8], at: usize, is_namespace: bool) -> Result<(), String> {
+    let Some(colon) = name.iter().position(|byte| *byte == b':') else { return Ok(()) };
+    let (prefix, local) = (&name[..colon], &name[colon + 1..]);
+    let local = std::str::from_utf8(local).unwrap_or_default();
+    let is_right = !prefix.is_empty()
+        && (prefix != b"xmlns" || is_namespace)
+        && local.starts_with(begins_name)
+        && !local.contains(':');
+    if is_right {
+        return Ok(());
+    }
+    let name = String::from_utf8_lossy(name);
+    Err(format!("'{name}' at byte {at} is no name with a namespace: one colon may stand in it, between two names"))
+}
+
+/// Refuses the target of an instruction that has a colon.
+fn check_target(target: &[u8], at: usize) -> Result<(), String> {
+    if !target.contains(&b':') {
+        return Ok(());
+    }
+    let target = String::from_utf8_lossy(target);
+    Err(format!("the target '{target}' of the instruction at byte {at} has a colon, which namespaces forbid"))
+}
+
+/// Whether a name may begin with it, but for the colon.
+fn begins_name(first: char) -> bool {
+    matches!(first,
+        'A'..='Z' | '_' | 'a'..='z' | '\u{C0}'..='\u{D6}' | '\u{D8}'..='\u{F6}' | '\u{F8}'..='\u{2FF}'
+        | '\u{370}'..='\u{37D}' | '\u{37F}'..='\u{1FFF}' | '\u{200C}'..='\u{200D}' | '\u{2070}'..='\u{218F}'
+        | '\u{2C00}'..='\u{2FEF}' | '\u{3001}'..='\u{D7FF}' | '\u{F900}'..='\u{FDCF}' | '\u{FDF0}'..='\u{FFFD}'
+        | '\u{10000}'..='\u{EFFFF}')
 }
 
 /// Behind the quoted value that begins at or after `at`; `at` if there is none.
@@ -221,6 +277,42 @@ mod tests {
         let longest = "x".repeat(MAX_NAMESPACE_BYTES - "xmlns=''".len());
         assert_eq!(check(&format!("<a b='' xmlns='{longest}'/>")), Ok(()));
         assert!(check(&format!("<a b='' xmlns='{longest}x'/>")).is_err());
+    }
+
+    #[test]
+    fn names_keep_to_the_rules_for_namespaces() {
+        for right in [
+            "<p:a xmlns:p='u' p:b='' p:c = ''/>",
+            "<a xmlns:p='u'><p:_ p:\u{e9}\u{301}-1.x = ''/></a>",
+            "<a xmlns='' xmlns:p=\"'\" xml:lang='en'/>",
+            "<a b=':' c='x:y:z'>:<!-- :a:b --><![CDATA[<:a:b>]]><?p :a ?></a>",
+            "<a xmlnsb=''/>",
+        ] {
+            assert_eq!(check(right), Ok(()), "{right}");
+        }
+        for (wrong, why) in [
+            ("<a:b:c xmlns:a='u'/>", "'a:b:c' at byte 0"),
+            ("<:a/>", "':a'"),
+            ("<a:/>", "'a:'"),
+            ("<a:>", "'a:'"),
+            ("<:/>", "':'"),
+            ("<a xmlns:p='u' p:='1'/>", "'p:' at byte 15"),
+            ("<a :b = '1'/>", "':b' at byte 3"),
+            ("<a xmlns:p='u' p:q:r='1'/>", "'p:q:r'"),
+            ("<a xmlns:p='u'><p:1/></a>", "'p:1'"),
+            ("<a xmlns:p='u'><p:-b/></a>", "'p:-b'"),
+            ("<a xmlns:p='u'><p:\u{301}/></a>", "'p:\u{301}'"),
+            ("<xmlns:a/>", "'xmlns:a'"),
+            ("<a xmlns:='u'/>", "'xmlns:'"),
+            ("<a xmlns:p:q='u'/>", "'xmlns:p:q'"),
+            ("<a xmlns:p=''/>", "declares a prefix without a namespace"),
+            ("<a xmlns:p = \"\"/>", "declares a prefix without a namespace"),
+            ("<?a:b c?><a/>", "target 'a:b'"),
+            ("<a><?a:b?></a>", "target 'a:b'"),
+        ] {
+            let found = check(wrong).unwrap_err();
+            assert!(found.contains(why), "{wrong}: {found}");
+        }
     }
 
     #[test]
