@@ -274,10 +274,7 @@ impl TxLayer for WatchedTx {
             Err(error) if error.code() == Code::DEADLOCK => return self.ended(),
             Err(_) => return,
         };
-        self.has_work |= outcomes.iter().any(|outcome| {
-            !matches!(outcome, Outcome::Group(None))
-                && !matches!(outcome, Outcome::Received(messages) if messages.is_empty())
-        });
+        self.has_work |= !outcomes.iter().all(is_no_work);
         match marking {
             Some(Marking::Set(name)) => self.savepoints.push((name, self.has_work)),
             Some(Marking::Back(name)) => {
@@ -288,6 +285,16 @@ impl TxLayer for WatchedTx {
             }
             None => {}
         }
+    }
+}
+
+/// Whether a verb has found nothing, or has only read.
+fn is_no_work(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Group(None) | Outcome::Text(_) => true,
+        Outcome::Received(messages) => messages.is_empty(),
+        Outcome::Jobs(jobs) => jobs.is_empty(),
+        _ => false,
     }
 }
 

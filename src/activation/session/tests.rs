@@ -294,3 +294,24 @@ async fn a_transaction_that_a_deadlock_has_ended_was_not_left_open() {
         assert_eq!(traces.close(), code != Code::DEADLOCK, "{code}");
     }
 }
+
+#[tokio::test]
+async fn a_transaction_that_has_only_looked_was_not_left_open() {
+    let _limit = crate::testing::limit();
+    let broker = crate::testing::TestBroker::in_memory().await.unwrap();
+    broker.execute("CREATE WORK QUEUE w; CREATE QUEUE q").await.unwrap();
+    for has_job in [false, true] {
+        let (_stop, stopping) = watch::channel(false);
+        let (failures, _failures) = mpsc::unbounded_channel();
+        let store = broker.shared_store().clone();
+        let (session, traces) = Session::new(store, "q".into(), 1, stopping, failures, Arc::default());
+        let tx = session.begin().await.unwrap();
+        assert!(tx.receive("q").await.unwrap().is_none());
+        let nowhere = crate::id::ConversationHandle(Uuid::nil());
+        assert_eq!(tx.transmission_status(nowhere).await.unwrap(), "");
+        assert_eq!(tx.take_jobs("w").await.unwrap().len(), usize::from(has_job));
+        drop(tx);
+        assert_eq!(traces.close(), has_job);
+        broker.push_job("w", "x").await.unwrap();
+    }
+}

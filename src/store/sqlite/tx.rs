@@ -399,6 +399,8 @@ impl StoreTx for SqliteTx {
             let session = self.session.as_ref().ok_or_else(Error::transaction_ended)?;
             let place = self.store.engine.lock()?.core.savepoint(session);
             let statements = self.script.as_ref().map_or(0, |script| script::lock(script).steps.len());
+            // No rollback finds the one before of the same name any more.
+            self.savepoints.pop_if(|(known, ..)| known == name);
             self.savepoints.push((name.to_owned(), place, statements));
             Ok(())
         })

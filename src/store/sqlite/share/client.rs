@@ -541,7 +541,8 @@ impl Drop for Pending<'_> {
             Ok((_, Ok(Answer::Outcomes(outcomes)))) if self.id & IN_TX == 0 => {
                 self.client.put_back(&outcomes.into_iter().map(Outcome::from).collect::<Vec<_>>());
             }
-            _ if is_open => self.client.notify(Call::Cancel { request: self.id }),
+            // What a step has taken for its caller goes back with the transaction, whether its answer has arrived or not.
+            answered if is_open || answered.is_ok() => self.client.notify(Call::Cancel { request: self.id }),
             _ => {}
         }
         self.client.finish_if_idle();

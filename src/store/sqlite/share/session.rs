@@ -12,8 +12,8 @@ use super::spin::Turns;
 use super::{lock, socket};
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
-use crate::protocol::Outcome;
-use crate::protocol::work::TakenJob;
+use crate::protocol::work::{TakenJob, WorkVerb};
+use crate::protocol::{Outcome, Verb};
 use crate::store::handover::{HoldsMessages, note_dropped};
 use crate::store::sqlite::owner::Peer;
 use crate::store::sqlite::{SqliteStore, blocking};
@@ -22,8 +22,9 @@ use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts
 use interprocess::local_socket::tokio::Stream;
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc, watch};
@@ -246,6 +247,10 @@ type Step = (u64, TxStep, OwnedSemaphorePermit);
 struct OpenTx {
     steps: mpsc::UnboundedSender<Step>,
     task: AbortHandle,
+    /// The call of its last step.
+    last_step: u64,
+    /// The caller of its last step has gone before it got the answer.
+    is_unseen: Arc<AtomicBool>,
 }
 
 impl Drop for GuestSession {
@@ -287,6 +292,9 @@ impl GuestSession {
             Call::Cancel { request } => {
                 if let Some(task) = lock(&self.calls).remove(&request) {
                     task.abort();
+                }
+                if let Some(open) = self.transactions.values().find(|open| open.last_step == request) {
+                    open.is_unseen.store(true, Relaxed);
                 }
             }
             Call::TakeSlot { slot, queue_id, most } => {
@@ -355,10 +363,14 @@ impl GuestSession {
         }
         let open = self.transactions.entry(tx).or_insert_with(|| {
             let (steps, to_take) = mpsc::unbounded_channel();
-            let task =
-                self.tasks.spawn(transaction(self.owned.store.clone(), self.peer, to_take, self.answers.clone()));
-            OpenTx { steps, task }
+            let is_unseen = Arc::<AtomicBool>::default();
+            let tx = HeldTx { tx: Some(self.owned.store.begin_for(self.peer)), has_taken: false, is_unseen };
+            let is_unseen = tx.is_unseen.clone();
+            let task = self.tasks.spawn(transaction(tx, to_take, self.answers.clone()));
+            OpenTx { steps, task, last_step: id, is_unseen }
         });
+        open.last_step = id;
+        open.is_unseen.store(false, Relaxed);
         let is_last = step.is_last();
         // The task ends only after the last step.
         let _ = open.steps.send((id, step, room));
@@ -499,19 +511,47 @@ pub(super) fn taken_jobs(outcomes: &[Outcome]) -> Vec<TakenJob> {
     jobs.map(|job| job.taken).collect()
 }
 
+/// Set before a take: its jobs go back uncounted if its caller does not get them. No application can name it.
+const BEFORE_TAKE: &str = "\0before a take";
+
+/// A transaction of a guest, while no step runs.
+struct HeldTx {
+    tx: Option<Result<Box<dyn StoreTx>>>,
+    /// Its last step was a take.
+    has_taken: bool,
+    is_unseen: Arc<AtomicBool>,
+}
+
+impl Drop for HeldTx {
+    /// Its rollback counts an attempt at each of its jobs, but not at those that no reader has seen.
+    fn drop(&mut self) {
+        if let Some(Ok(tx)) = self.tx.as_mut().filter(|_| self.has_taken && self.is_unseen.load(Relaxed)) {
+            // It changes memory only, and waits for nothing.
+            let undone = std::pin::pin!(tx.rollback_to(BEFORE_TAKE)).poll(&mut Context::from_waker(Waker::noop()));
+            debug_assert!(undone.is_ready());
+        }
+    }
+}
+
 /// One transaction of a guest, until its last step or until its sender is dropped.
-async fn transaction(store: Arc<SqliteStore>, peer: Peer, mut steps: mpsc::UnboundedReceiver<Step>, answers: Answers) {
-    let mut tx = Some(store.begin_for(peer));
+async fn transaction(mut held: HeldTx, mut steps: mpsc::UnboundedReceiver<Step>, answers: Answers) {
     while let Some((id, step, room)) = steps.recv().await {
         // The guest may send steps and read no answers.
         answers.unsent.below(MOST_UNSENT).await;
         let is_last = step.is_last();
         // A transaction that could not begin, or that a step has ended, stays so: a later step is not a new one.
-        let answer = match tx.take() {
-            Some(Ok(open)) => {
+        held.has_taken = false;
+        let answer = match held.tx.take() {
+            Some(Ok(mut open)) => {
                 let mut home = None;
+                let takes = matches!(step, TxStep::Execute(Verb::Work(WorkVerb::Take(_))));
+                if takes {
+                    // Fails only if the step fails too.
+                    let _ = open.savepoint(BEFORE_TAKE).await;
+                }
                 let answer = run_step(open, step, &mut home).await;
-                tx = home.map(Ok);
+                held.has_taken = takes && answer.is_ok();
+                held.tx = home.map(Ok);
                 answer
             }
             Some(Err(error)) => Err(error),
@@ -522,7 +562,8 @@ async fn transaction(store: Arc<SqliteStore>, peer: Peer, mut steps: mpsc::Unbou
             answer.map_err(|error| if error.code() == Code::STORE_CLOSED { super::owner_gone() } else { error });
         if let Some(Answer::Outcomes(_)) = answers.try_answer_apart(id, answer).await {
             // The guest has not seen the messages, so it must not commit.
-            tx = None;
+            held.is_unseen.store(true, Relaxed);
+            drop(std::mem::replace(&mut held, HeldTx { tx: None, has_taken: false, is_unseen: Arc::default() }));
         }
         drop(room);
         if is_last {
