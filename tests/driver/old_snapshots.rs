@@ -151,14 +151,19 @@ async fn prepare(broker: &Broker, client: &Client) {
     client.batch_execute(VERBS[8].1).await.unwrap();
 }
 
+/// A client of a database with the conversations of [`prepare`], and one that holds a snapshot of it.
+async fn under_a_snapshot(broker: Broker, url: &str) -> (Client, Client) {
+    let (client, holder) = (client(url).await, client(url).await);
+    prepare(&broker, &client).await;
+    // Its maintenance would settle the claim index at moments of its own.
+    broker.close().await.unwrap();
+    holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM handle").await.unwrap();
+    (client, holder)
+}
+
 pub(crate) fn no_verb_walks_over_the_rows_that_an_old_snapshot_keeps(store: Store) {
     on(store, |broker, _, database| async move {
-        let client = client(database.url()).await;
-        prepare(&broker, &client).await;
-        // Its maintenance would settle the claim index at moments of its own.
-        broker.close().await.unwrap();
-        let holder = self::client(database.url()).await;
-        holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM handle").await.unwrap();
+        let (client, holder) = under_a_snapshot(broker, database.url()).await;
         let before = generations(&client).await.0;
         for _ in 0..8 {
             go_through(&client, MESSAGES / 8).await;
@@ -251,11 +256,7 @@ const OF_EMPTY_GROUPS: &[&str] = &[
 /// background step may be a minute away, and a minute of full load leaves 600 of each group.
 pub(crate) fn a_receive_that_reads_many_dead_rows_of_a_group_asks_for_a_new_generation(store: Store) {
     on(store, |broker, _, database| async move {
-        let client = client(database.url()).await;
-        prepare(&broker, &client).await;
-        broker.close().await.unwrap();
-        let holder = self::client(database.url()).await;
-        holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM handle").await.unwrap();
+        let (client, holder) = under_a_snapshot(broker, database.url()).await;
         let dead = "INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
             SELECT s.queue_id, 5, n.oldest, e.conversation_group_id, g.latest
             FROM dialoq.conversation_endpoint AS e
