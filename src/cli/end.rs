@@ -17,8 +17,8 @@ use serde_json::json;
 /// message to the peer: for conversations whose other side is gone for good.
 ///
 /// With --all, the sides that the filter chooses are ended, one commit each, after a preview and a question on a terminal;
-/// elsewhere without --yes the preview is printed, nothing changes, and the exit code is 6. A side whose group another session
-/// holds for more than five seconds is left alone.
+/// elsewhere without --yes the preview is printed, nothing changes, and the exit code is 6. A side that has ended already is
+/// left out, unless --cleanup erases it. A side whose group another session holds for more than five seconds is left alone.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -90,7 +90,7 @@ impl End {
 
     async fn end_all(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
         let mut filter = self.filter.of(broker, None)?;
-        let number = preview(broker, &mut filter, "end", self.yes, output).await?;
+        let number = preview(broker, &mut filter, "end", self.cleanup, self.yes, output).await?;
         confirm(self.yes, &format!("end {number} conversations?"), output).await?;
         let changed = broker.end_conversations(&filter, self.form()).await?;
         match output.json {

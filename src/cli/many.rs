@@ -80,15 +80,18 @@ fn parse_state(text: &str) -> Result<ConversationState, String> {
     })
 }
 
-/// Prints which conversations a change would touch, and restricts the filter to those begun by then; there must be one.
+/// Prints which conversations a change would touch, those whose side has ended only if it takes them, and restricts the filter to
+/// those begun by then; there must be one.
 pub(super) async fn preview(
     broker: &Broker,
     filter: &mut ConversationFilter,
     verb: &str,
+    takes_ended: bool,
     is_confirmed: bool,
     output: &Output,
 ) -> Result<usize, Failure> {
-    let sides = broker.conversations(filter, MOST_CONVERSATIONS).await?;
+    let mut sides = broker.conversations(filter, MOST_CONVERSATIONS).await?;
+    sides.retain(|side| takes_ended || !side.state.is_ended());
     if sides.is_empty() {
         return Err(Failure::Nothing(format!("there is no conversation to {verb}")));
     }

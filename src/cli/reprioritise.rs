@@ -55,7 +55,7 @@ impl Reprioritise {
             };
         }
         let mut filter = self.filter.of(broker, None)?;
-        preview(broker, &mut filter, "reprioritise", self.yes, output).await?;
+        preview(broker, &mut filter, "reprioritise", false, self.yes, output).await?;
         confirm(self.yes, &format!("give them level {level}?"), output).await?;
         let changed = broker.reprioritise_conversations(&filter, level).await?;
         match output.json {

@@ -8,7 +8,9 @@ use crate::broker::Broker;
 use crate::define::Level;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
-use crate::protocol::{EndForm, Verb};
+use crate::message::Batch;
+use crate::protocol::{ConversationState, EndForm, Outcome, Verb};
+use crate::tx::Tx;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -19,6 +21,10 @@ pub const MOST_CONVERSATIONS: u32 = 100_000;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The conversations of one commit of a purge.
 const PURGED_AT_ONCE: usize = 50;
+/// The refusals of a change whose side is gone, or has ended meanwhile.
+const GONE: [Code; 3] = [Code::CONVERSATION_NOT_FOUND, Code::STATE_FORBIDS_END, Code::STATE_FORBIDS_MOVE];
+/// Set before each RECEIVE of a purge.
+const BEFORE_RECEIVE: &str = "dialoq_before_receive";
 
 /// What became of a change of many.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -56,14 +62,29 @@ pub struct Purged {
 
 impl Broker {
     /// Ends the sides of conversations that a filter chooses, one commit each: as `END CONVERSATION` in this form. Each waits
-    /// at most five seconds for a session that holds its group. At most [`MOST_CONVERSATIONS`] at a time.
+    /// at most five seconds for a session that holds its group. A side that has ended is left out, unless it is erased (WITH
+    /// CLEANUP). At most [`MOST_CONVERSATIONS`] at a time.
     ///
     /// # Errors
     /// 8424, 60005 the form is not usable; else those of the store.
     pub async fn end_conversations(&self, filter: &ConversationFilter, form: EndForm) -> Result<Changed> {
-        let sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
-        self.change_each(&sides, |side| Verb::EndConversation { handle: side.conversation_handle, form: form.clone() })
-            .await
+        let mut sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
+        if form != EndForm::Cleanup {
+            sides.retain(|side| !side.state.is_ended());
+        }
+        self.end_sides(&sides, filter.state, form).await
+    }
+
+    /// Ends these sides if they are still in that state.
+    async fn end_sides(
+        &self,
+        sides: &[ConversationSide],
+        state: Option<ConversationState>,
+        form: EndForm,
+    ) -> Result<Changed> {
+        let end =
+            |side: &ConversationSide| Verb::EndConversation { handle: side.conversation_handle, form: form.clone() };
+        self.change_each(sides, state, end).await
     }
 
     /// Changes the level of the sides that a filter chooses, one commit each. Only sides that can receive are changed.
@@ -73,13 +94,15 @@ impl Broker {
     pub async fn reprioritise_conversations(&self, filter: &ConversationFilter, level: Level) -> Result<Changed> {
         let mut sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
         sides.retain(|side| !side.state.is_ended());
-        self.change_each(&sides, |side| Verb::Reprioritise { handle: side.conversation_handle, level: level.get() })
-            .await
+        let verb =
+            |side: &ConversationSide| Verb::Reprioritise { handle: side.conversation_handle, level: level.get() };
+        self.change_each(&sides, None, verb).await
     }
 
     async fn change_each(
         &self,
         sides: &[ConversationSide],
+        state: Option<ConversationState>,
         verb: impl Fn(&ConversationSide) -> Verb,
     ) -> Result<Changed> {
         let mut changed = Changed::default();
@@ -91,12 +114,17 @@ impl Broker {
                 continue;
             };
             let done = match done {
+                // Its state has changed since it was found.
+                Ok(Outcome::Ended(was)) if state.is_some_and(|state| state != was) => {
+                    changed.gone += 1;
+                    continue;
+                }
                 Ok(_) => tx.commit().await,
                 Err(error) => Err(error),
             };
             match done {
                 Ok(()) => changed.changed += 1,
-                Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => changed.gone += 1,
+                Err(error) if GONE.contains(&error.code()) => changed.gone += 1,
                 Err(error) if error.is_retryable() => changed.held += 1,
                 Err(error) => return Err(error),
             }
@@ -181,20 +209,17 @@ impl Broker {
     /// with [`Broker::end_conversations`].
     pub async fn purge(&self, queue: &str, filter: &MessageFilter) -> Result<Purged> {
         let (chosen, left) = self.purgeable(queue, filter).await?;
+        self.purge_chosen(queue, chosen, left).await
+    }
+
+    async fn purge_chosen(&self, queue: &str, chosen: Vec<PeekedMessage>, left: u64) -> Result<Purged> {
         let mut purged = Purged { left, ..Purged::default() };
         let conversations: Vec<_> = by_conversation(chosen).into_iter().collect();
         for some in conversations.chunks(PURGED_AT_ONCE) {
             let tx = self.begin().await?;
             let mut done = Purged::default();
             for (handle, messages) in some {
-                let received = tx.receive(queue).conversation(*handle).top(messages.len() as u64).await;
-                let batch = match received {
-                    Ok(batch) => batch,
-                    // It has ended meanwhile.
-                    Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => None,
-                    Err(error) => return Err(error),
-                };
-                let Some(batch) = batch else {
+                let Some(batch) = receive_chosen(&tx, queue, *handle, messages).await? else {
                     done.left += messages.len() as u64;
                     continue;
                 };
@@ -214,10 +239,119 @@ impl Broker {
     }
 }
 
+/// Receives messages of a conversation that were chosen, as far as they are the first ones. Since then another receiver may have
+/// taken some of them, and an Error or a timer may have come before them: a RECEIVE of as many gave others in their place, and they
+/// were lost.
+async fn receive_chosen(
+    tx: &Tx,
+    queue: &str,
+    handle: ConversationHandle,
+    chosen: &[PeekedMessage],
+) -> Result<Option<Batch>> {
+    let ids: HashSet<_> = chosen.iter().map(|message| message.message_id).collect();
+    let mut top = chosen.len();
+    while top > 0 {
+        tx.savepoint(BEFORE_RECEIVE).await?;
+        let batch = match tx.receive(queue).conversation(handle).top(top as u64).await {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Ok(None),
+            // It has ended meanwhile.
+            Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        top = batch.iter().take_while(|message| ids.contains(&message.message_id)).count();
+        if top == batch.len() {
+            return Ok(Some(batch));
+        }
+        tx.rollback_to(BEFORE_RECEIVE).await?;
+    }
+    Ok(None)
+}
+
 fn by_conversation(messages: Vec<PeekedMessage>) -> BTreeMap<ConversationHandle, Vec<PeekedMessage>> {
     let mut by_conversation: BTreeMap<ConversationHandle, Vec<PeekedMessage>> = BTreeMap::new();
     for message in messages {
         by_conversation.entry(message.conversation_handle).or_default().push(message);
     }
     by_conversation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TestBroker;
+
+    async fn broker() -> TestBroker {
+        let broker = TestBroker::in_memory().await.unwrap();
+        let definitions = "CREATE MESSAGE TYPE keep; CREATE CONTRACT c ([DEFAULT] SENT BY ANY, keep SENT BY ANY);
+            CREATE QUEUE asks; CREATE QUEUE work; CREATE SERVICE client ON QUEUE asks;
+            CREATE SERVICE worker ON QUEUE work (c)";
+        broker.execute(definitions).await.unwrap();
+        broker
+    }
+
+    async fn dialog(broker: &Broker, message_types: &[&str]) -> ConversationHandle {
+        let dialog = broker.begin_dialog("client", "worker").contract("c").await.unwrap();
+        for message_type in message_types {
+            broker.send(dialog, *message_type, "x").await.unwrap();
+        }
+        dialog
+    }
+
+    async fn received(broker: &Broker, top: u64) -> Vec<String> {
+        let batch = broker.receive("work").top(top).await.unwrap();
+        batch.iter().flatten().map(|message| message.message_type_name.to_string()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_purge_removes_no_message_that_came_into_the_place_of_a_chosen_one() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        let only = MessageFilter { message_type: Some("DEFAULT".into()), ..MessageFilter::default() };
+        dialog(&broker, &["DEFAULT", "DEFAULT", "keep"]).await;
+        let (chosen, left) = broker.purgeable("work", &only).await.unwrap();
+        assert_eq!((chosen.len(), left), (2, 0));
+        // Another receiver.
+        assert_eq!(received(&broker, 1).await, ["DEFAULT"]);
+        let purged = broker.purge_chosen("work", chosen, left).await.unwrap();
+        assert_eq!((purged.messages, purged.ended), (1, 0), "{purged:?}");
+        assert_eq!(received(&broker, 9).await, ["keep"]);
+
+        let broken = dialog(&broker, &["DEFAULT"]).await;
+        let (chosen, left) = broker.purgeable("work", &only).await.unwrap();
+        assert_eq!(chosen.len(), 1);
+        broker.end_with_error(broken, 1, "it is too late").await.unwrap();
+        let purged = broker.purge_chosen("work", chosen, left).await.unwrap();
+        assert_eq!((purged.messages, purged.ended, purged.left), (0, 0, 1), "{purged:?}");
+        assert_eq!(received(&broker, 9).await, [crate::protocol::system::ERROR, "DEFAULT"]);
+    }
+
+    #[tokio::test]
+    async fn an_end_of_many_passes_over_sides_that_have_ended_and_those_that_have_changed_since_they_were_found() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        for _ in 0..3 {
+            dialog(&broker, &["DEFAULT"]).await;
+        }
+        let of = |service: &str, id| ConversationFilter { service: Some(service.into()), id, ..Default::default() };
+        let end_client_of = async |side: &ConversationSide| {
+            let clients = broker.conversations(&of("client", Some(side.conversation_id.0)), 1).await.unwrap();
+            broker.end(clients[0].conversation_handle).await.unwrap();
+        };
+        let workers = of("worker", None);
+        let sides = broker.conversations(&workers, 9).await.unwrap();
+        broker.end(sides[0].conversation_handle).await.unwrap();
+        end_client_of(&sides[0]).await;
+        let conversing = ConversationFilter { state: Some(ConversationState::Conversing), ..workers.clone() };
+        let found = broker.conversations(&conversing, 9).await.unwrap();
+        assert_eq!(found.len(), 2);
+        end_client_of(&found[0]).await;
+        let done = broker.end_sides(&found, conversing.state, EndForm::Plain).await.unwrap();
+        assert_eq!(done, Changed { changed: 1, gone: 1, held: 0 });
+        // One was closed before, and one has just ended.
+        let done = broker.end_conversations(&workers, EndForm::Plain).await.unwrap();
+        assert_eq!(done, Changed { changed: 1, gone: 0, held: 0 });
+        let done = broker.end_sides(&found, None, EndForm::Plain).await.unwrap();
+        assert_eq!(done, Changed { changed: 0, gone: 2, held: 0 });
+    }
 }

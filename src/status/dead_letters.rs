@@ -2,7 +2,7 @@
 
 use super::peek::PeekedBody;
 use super::read;
-use crate::act::Act;
+use crate::act::{Act, Perform};
 use crate::broker::Broker;
 use crate::error::{Code, Result};
 use crate::id::{ConversationHandle, ConversationId, DeadLetterId, GroupId, MessageId};
@@ -145,13 +145,22 @@ impl Broker {
                 continue;
             }
             let redrive = Verb::RedriveDeadLetter { letter: letter.dead_letter_id };
-            match tokio::time::timeout(PATIENCE, self.submit(vec![redrive])).await {
-                Ok(Ok(_)) => done.redriven += 1,
-                Ok(Err(error)) if error.code() == Code::DEAD_LETTER_WITHOUT_CONVERSATION => done.ended += 1,
-                Ok(Err(error)) if error.code() == Code::DEAD_LETTER_NOT_FOUND => done.gone += 1,
-                Ok(Err(error)) if error.is_retryable() => done.held += 1,
-                Ok(Err(error)) => return Err(error),
-                Err(_) => done.held += 1,
+            // In a transaction: a call that is given up may still happen on a server, once the lock is free.
+            let tx = self.begin().await?;
+            let Ok(redriven) = tokio::time::timeout(PATIENCE, tx.perform(redrive)).await else {
+                done.held += 1;
+                continue;
+            };
+            let redriven = match redriven {
+                Ok(_) => tx.commit().await,
+                Err(error) => Err(error),
+            };
+            match redriven {
+                Ok(()) => done.redriven += 1,
+                Err(error) if error.code() == Code::DEAD_LETTER_WITHOUT_CONVERSATION => done.ended += 1,
+                Err(error) if error.code() == Code::DEAD_LETTER_NOT_FOUND => done.gone += 1,
+                Err(error) if error.is_retryable() => done.held += 1,
+                Err(error) => return Err(error),
             }
         }
         Ok(done)

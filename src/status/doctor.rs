@@ -1,5 +1,6 @@
 //! The faults of a running broker: findings with advice.
 
+use super::BY_POISON;
 use crate::broker::Broker;
 use crate::catalog::OffBy;
 use crate::error::Result;
@@ -107,10 +108,9 @@ impl Broker {
         let since = off.since.map_or_else(String::new, |since| format!(" since {since}"));
         let subject = &finding.subject;
         let (by, advice) = match off.by {
-            OffBy::Poison => (
-                "by poison handling, after five rollbacks in a row".to_owned(),
-                format!("find out why they happened, then `dialoq resume {subject}`"),
-            ),
+            OffBy::Poison => {
+                (BY_POISON.to_owned(), format!("find out why they happened, then `dialoq resume {subject}`"))
+            }
             OffBy::Statement => (
                 match &off.reason {
                     Some(reason) => format!("by a statement, because: {reason}"),
@@ -154,7 +154,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
         ),
         FindingKind::DisabledQueue => (
             format!("queue '{subject}' is disabled; {} for it {wait}, the oldest for {age}", many("message")),
-            format!("if five rollbacks disabled it, find out why they happened, then `dialoq resume {subject}`"),
+            format!("if rollbacks disabled it, find out why they happened, then `dialoq resume {subject}`"),
         ),
         FindingKind::WaitingMessages => (
             format!("{} {wait} in queue '{subject}', the oldest for {age}", many("message")),
@@ -210,6 +210,23 @@ fn rough(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_queue_that_a_retry_policy_turned_off_is_said_to_be_so() {
+        use crate::act::Act;
+        let _limit = crate::testing::limit();
+        let broker = crate::testing::TestBroker::in_memory().await.unwrap();
+        let definitions = "CREATE QUEUE q WITH RETRY (MAX_ATTEMPTS = 1, THEN = QUEUE_OFF);
+            CREATE SERVICE s ON QUEUE q ([DEFAULT])";
+        broker.execute(definitions).await.unwrap();
+        let dialog = broker.begin_dialog("s", "s").await.unwrap();
+        broker.send(dialog, "DEFAULT", "x").await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        assert!(tx.receive("q").await.unwrap().is_some());
+        tx.rollback().await.unwrap();
+        let findings = broker.doctor().await.unwrap();
+        assert!(findings.len() == 1 && findings[0].what.contains("retry policy"), "{findings:?}");
+    }
 
     #[test]
     fn ages_are_shown_in_their_largest_unit() {

@@ -3,7 +3,7 @@
 use super::conversation::{ConversationFilter, ConversationSide};
 use super::names::NameKind;
 use super::peek::{MessageFilter, PeekedMessage, WaitingMessage};
-use super::{QueueStatus, Status};
+use super::{BY_POISON, QueueStatus, Status};
 use crate::broker::Broker;
 use crate::catalog::OffBy;
 use crate::error::{Code, Error, Result};
@@ -464,11 +464,8 @@ impl Broker {
         if message.state != super::peek::MessageState::Waiting {
             return Ok(());
         }
-        let follows_levels = status.is_honor_broker_priority_on;
-        let higher = queue
-            .levels
-            .iter()
-            .filter(|level| !level.is_quarantined && follows_levels && level.priority > message.priority);
+        let waiting = || queue.levels.iter().filter(|level| !level.is_quarantined);
+        let higher = waiting().filter(|level| level.priority > message.priority);
         let higher: u64 = higher.map(|level| level.messages).sum();
         if higher > 0 {
             reasons.notes(
@@ -482,23 +479,12 @@ impl Broker {
                 "raise its level with `dialoq reprioritise`, or use a strategy that does not starve low levels",
             );
         }
-        let same = queue
-            .levels
-            .iter()
-            .filter(|level| !level.is_quarantined && (!follows_levels || level.priority == message.priority));
+        let same = waiting().filter(|level| level.priority == message.priority);
         let same: u64 = same.map(|level| level.messages).sum();
         if same > 1 {
             reasons.notes(
                 ReasonKind::Ahead,
-                format!(
-                    "{} wait {}; the older ones come first",
-                    messages(same),
-                    if follows_levels {
-                        format!("at level {}", message.priority)
-                    } else {
-                        format!("in queue '{}'", queue.name)
-                    }
-                ),
+                format!("{} wait at level {}; the older ones come first", messages(same), message.priority),
                 "",
             );
         }
@@ -614,7 +600,7 @@ fn off_reason(queue: &QueueStatus, reasons: &mut Reasons) {
     let why = match &queue.off {
         None => String::new(),
         Some(off) => match (off.by, &off.reason) {
-            (OffBy::Poison, _) => format!(" since {} by poison handling, after five rollbacks in a row", off.since),
+            (OffBy::Poison, _) => format!(" since {} {BY_POISON}", off.since),
             (OffBy::Statement, Some(reason)) => format!(" since {}: {reason}", off.since),
             (OffBy::Statement, None) => format!(" since {} by a statement that gave no reason", off.since),
         },

@@ -51,6 +51,9 @@ use serde::Serialize;
 use std::collections::HashMap;
 use uuid::Uuid;
 
+/// What turned a queue off, if poison handling did.
+const BY_POISON: &str = "by poison handling, after five rollbacks in a row or the last attempt of a retry policy";
+
 /// The state of a broker. Serializes to the object that `dialoq status --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]

@@ -240,7 +240,6 @@ impl Broker {
         top: u32,
         body_bytes: u32,
     ) -> Result<Vec<PeekedMessage>> {
-        let follows_levels = self.catalog().settings.is_honor_broker_priority_on;
         let text = |text: Option<String>| text.map_or(SqlValue::Null, SqlValue::Text);
         let params = vec![
             text(queue.map(str::to_owned)),
@@ -248,7 +247,6 @@ impl Broker {
             text(filter.message_type.clone()),
             text(message.map(|id| id.0.to_string())),
             SqlValue::Integer(i64::from(filter.with_kept)),
-            SqlValue::Integer(i64::from(follows_levels)),
             SqlValue::Integer(i64::from(body_bytes.min(i32::MAX as u32))),
             SqlValue::Integer(i64::from(top)),
             filter.before.map_or(SqlValue::Null, |before| SqlValue::Integer(before.0)),

@@ -210,6 +210,13 @@ fn changes_of_many_are_previewed_and_confirmed() {
     shop.fails(3, &[&ending[..], &["--yes"]].concat());
     assert!(shop.ok(&["reprioritise", "2", "--queue", "orders", "--yes"]).contains("2 changed"));
     shop.fails(2, &["reprioritise", "2"]);
+    // A target that has ended stays closed for a while.
+    let of_orders = ["end", "--all", "--queue", "orders", "--yes"];
+    assert!(shop.ok(&of_orders).contains("2 ended, 0 gone"));
+    assert!(shop.fails(3, &of_orders).contains("no conversation to end"));
+    shop.order(&["x"]);
+    assert!(shop.ok(&of_orders).contains("1 ended, 0 gone"));
+    assert!(shop.fails(3, &["reprioritise", "2", "--queue", "orders", "--yes"]).contains("no conversation"));
     shop.order(&["d"]);
     shop.ok(&["pause", "orders"]);
     for options in [&["purge", "orders"][..], &["purge", "orders", "--yes"]] {

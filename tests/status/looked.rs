@@ -126,6 +126,17 @@ pub(crate) async fn a_queue_is_peeked_at_without_receiving(store: Store) {
     assert_eq!((off.is_receive_enabled, off.messages.len()), (false, 4));
     broker.resume("work").await.unwrap();
     assert_eq!(broker.receive("work").await.unwrap().unwrap().len(), 2, "nothing was received");
+    // RECEIVE follows levels in every broker, also where the transmission queue does not.
+    let urgent = target_of(&broker, dialog(&broker).await).await;
+    broker.reprioritise(urgent, Level::new(9)).await.unwrap();
+    let head = broker.peek("work", &MessageFilter::default(), 1, 0).await.unwrap().messages.remove(0);
+    assert_eq!((head.conversation_handle, head.priority), (urgent, 9));
+    let older = MessageFilter { conversation: Some(target_of(&broker, second).await), ..MessageFilter::default() };
+    let older = broker.peek("work", &older, 1, 0).await.unwrap().messages.remove(0);
+    let why = broker.explain(&older.message_id.0.to_string()).await.unwrap();
+    let ahead: Vec<_> = why.reasons.iter().filter(|reason| reason.kind == ReasonKind::Ahead).collect();
+    assert!(ahead[0].what.contains("higher levels than 5"), "{why:?}");
+    assert_eq!(broker.receive("work").await.unwrap().unwrap().first().handle(), urgent);
 }
 
 pub(crate) async fn a_conversation_is_shown_from_both_sides(store: Store) {

@@ -1,10 +1,10 @@
 -- Messages in queues, those that RECEIVE gives first at the top. A parameter that is NULL chooses nothing. No lock is taken.
--- Takes: ?1 queue, ?2 conversation_handle, ?3 message_type_name, ?4 message_id, ?5 1 for kept ones too, of RETENTION, ?6 1 to follow levels, ?7 at most so many bytes of each body, ?8 at most so many, ?9 sent before (microseconds of UTC), ?10 service_name
+-- Takes: ?1 queue, ?2 conversation_handle, ?3 message_type_name, ?4 message_id, ?5 1 for kept ones too, of RETENTION, ?6 at most so many bytes of each body, ?7 at most so many, ?8 sent before (microseconds of UTC), ?9 service_name
 -- Gives: queue_name, status, priority, queuing_order, conversation_group_id, conversation_handle, sequence, service_name, service_contract_name, message_type_name, message_id, enqueued_at (microseconds of UTC), body, body_bytes, is_quarantined, retry_at (microseconds of UTC)
 SELECT
     q.name AS queue_name, m.status, e.priority, m.queuing_order, hex(e.conversation_group_id) AS conversation_group_id,
     hex(e.conversation_handle) AS conversation_handle, m.sequence, s.name AS service_name, c.name AS service_contract_name,
-    t.name AS message_type_name, hex(m.message_id) AS message_id, m.enqueued_at, substr(m.body, 1, ?7) AS body,
+    t.name AS message_type_name, hex(m.message_id) AS message_id, m.enqueued_at, substr(m.body, 1, ?6) AS body,
     coalesce(length(m.body), 0) AS body_bytes, e.is_quarantined,
     e.retry_at
 FROM (
@@ -23,9 +23,9 @@ WHERE (?1 IS NULL OR q.name = ?1 COLLATE NOCASE)
     AND (?2 IS NULL OR hex(e.conversation_handle) = upper(replace(?2, '-', '')))
     AND (?3 IS NULL OR t.name = ?3)
     AND (?4 IS NULL OR hex(m.message_id) = upper(replace(?4, '-', '')))
-    AND (?9 IS NULL OR m.enqueued_at < ?9)
-    AND (?10 IS NULL OR s.name = ?10)
+    AND (?8 IS NULL OR m.enqueued_at < ?8)
+    AND (?9 IS NULL OR s.name = ?9)
 ORDER BY
-    m.status <> 1, e.is_quarantined, CASE WHEN ?6 = 1 THEN -e.priority END, CASE WHEN ?2 IS NOT NULL THEN -m.stored END,
+    m.status <> 1, e.is_quarantined, -e.priority, CASE WHEN ?2 IS NOT NULL THEN -m.stored END,
     m.queuing_order
-LIMIT ?8
+LIMIT ?7
