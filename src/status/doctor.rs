@@ -213,8 +213,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_queue_that_a_retry_policy_turned_off_is_said_to_be_so() {
-        use crate::act::Act;
         let _limit = crate::testing::limit();
+        use crate::act::Act;
         let broker = crate::testing::TestBroker::in_memory().await.unwrap();
         let definitions = "CREATE QUEUE q WITH RETRY (MAX_ATTEMPTS = 1, THEN = QUEUE_OFF);
             CREATE SERVICE s ON QUEUE q ([DEFAULT])";

@@ -559,9 +559,9 @@ async fn tell(other: &interprocess::local_socket::tokio::Stream, frame: &impl Se
 /// The caller goes away between the moment at which the owner answers and the one at which the guest reads the answer.
 #[tokio::test]
 async fn a_take_in_a_transaction_counts_an_attempt_if_its_caller_got_the_job() {
+    let _limit = crate::testing::limit();
     use crate::protocol::work::{Due, Hold, Push, Take, TakeFrom};
     use tokio::io::AsyncReadExt;
-    let _limit = crate::testing::limit();
     let take = |hold| {
         let (queue, taken_by) = ("w".into(), "reader".into());
         let take = Take { queue, count: 1, job_type: None, from: TakeFrom::Any, hold, taken_by };
