@@ -141,10 +141,9 @@ case!(a_message_that_breaks_its_conversation_drops_the_later_ones_of_the_list, [
     send_each(&t.broker, &list).await?;
     assert_eq!(t.receive("QT").await?.texts(), ["a", "d"]);
     let mut answers = [t.receive("QI").await?, t.receive("QI").await?];
-    answers.sort_by_key(|received| received[0].message_body.clone());
-    assert_eq!(answers[1].texts(), ["f"]);
-    assert_eq!(answers[0][0].conversation_handle, new);
+    answers.sort_by_key(|received| received[0].conversation_handle != new);
     assert_eq!(answers[0].error_codes(), [-8408]);
+    assert_eq!(answers[1].texts(), ["f"]);
     assert_eq!(
         refused(send_each(&t.broker, &[(plain.initiator, "Text", "g"), (new, "Text", "h")]).await),
         (8429, Some(1))
