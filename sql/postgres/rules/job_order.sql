@@ -71,52 +71,65 @@ END $$;
 
 -- The next job of a queue of ORDER = FIFO_STRICT. The caller holds lock_limits, so that no other take has changed what
 -- is read here.
--- Takes: as next_job
--- Gives: the job, its key and its place; NULL if there is none
+-- Takes: the queue, and the rest as next_job; keys that this take has met, of each the place of its last job that was met, and how far
+--     behind that one a job may stand; the time
+-- Gives: the job, its key and its place, and how many ready jobs of its key stand between it and the last one that was met; NULL if
+--     there is none
 CREATE OR REPLACE FUNCTION dialoq.next_strict_job(
-    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_past_order bigint,
-    OUT job_id bigint, OUT job_key text, OUT take_order bigint)
+    q dialoq.work_queue, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_past_order bigint, p_keys text[],
+    p_lasts bigint[], p_rooms bigint[], p_now timestamptz,
+    OUT job_id bigint, OUT job_key text, OUT take_order bigint, OUT before bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
     f record;
 BEGIN
-    SELECT * INTO f FROM dialoq.scan_strict_jobs(p_queue_id, p_job_type, p_blocked, p_is_keyless_blocked, p_past_order, 200);
+    SELECT * INTO f
+    FROM dialoq.scan_strict_jobs(q, p_job_type, p_blocked, p_is_keyless_blocked, p_past_order, p_keys, p_lasts, p_rooms, p_now,
+        200);
     IF f.job_id IS NULL AND f.ready = 200 THEN
         -- Many jobs of few keys are held back, or many keys: the first jobs of the keys are fewer, or all jobs are read.
-        SELECT s.job_id, s.job_key, s.take_order, s.heads INTO f
-        FROM dialoq.first_strict_job(p_queue_id, p_job_type, p_blocked, p_is_keyless_blocked, 1000) AS s;
+        SELECT s.job_id, s.job_key, s.take_order, s.before, s.heads INTO f
+        FROM dialoq.first_strict_job(q, p_job_type, p_blocked, p_is_keyless_blocked, p_keys, p_lasts, p_rooms, p_now, 1000) AS s;
         IF f.heads = 1000 THEN
-            SELECT * INTO f FROM dialoq.scan_strict_jobs(p_queue_id, p_job_type, p_blocked, p_is_keyless_blocked, p_past_order, NULL);
+            SELECT * INTO f
+            FROM dialoq.scan_strict_jobs(q, p_job_type, p_blocked, p_is_keyless_blocked, p_past_order, p_keys, p_lasts, p_rooms, p_now,
+                NULL);
         END IF;
     END IF;
     job_id := f.job_id;
     job_key := f.job_key;
     take_order := f.take_order;
+    before := f.before;
 END $$;
 
 -- Reads ready jobs of such a queue in their order. The first job of a key is asked for in the order of job_strict, because no other
 -- index has that order: with a condition alone the planner may choose one whose entries of taken jobs are read too.
--- Takes: as next_job; how many are read at most (NULL: all)
+-- A job of the type that is asked for may stand behind ready jobs of other types, if fewer of its key do than may be taken now.
+-- Takes: as next_strict_job; how many are read at most (NULL: all)
 -- Gives: the first that may be taken, its key and its place; if there is none, how many were read
 CREATE OR REPLACE FUNCTION dialoq.scan_strict_jobs(
-    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_past_order bigint, p_top integer,
-    OUT job_id bigint, OUT job_key text, OUT take_order bigint, OUT ready bigint)
+    q dialoq.work_queue, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_past_order bigint, p_keys text[],
+    p_lasts bigint[], p_rooms bigint[], p_now timestamptz, p_top integer,
+    OUT job_id bigint, OUT job_key text, OUT take_order bigint, OUT before bigint, OUT ready bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
     IF p_job_type IS NULL THEN
+        before := 0;
         SELECT f.job_id, f.job_key, f.take_order INTO scan_strict_jobs.job_id, scan_strict_jobs.job_key, scan_strict_jobs.take_order
         FROM (
             SELECT j.job_id, j.job_key, j.take_order FROM dialoq.job AS j
-            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = -1 AND j.take_order > p_past_order
+            WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top = -1 AND j.take_order > p_past_order
             ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f
         WHERE CASE
             WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked AND f.take_order = (
                 SELECT e.take_order FROM dialoq.job AS e
-                WHERE e.queue_id = p_queue_id AND e.job_key IS NULL AND e.state = 1 AND e.rank_from_top = -1
+                WHERE e.queue_id = q.queue_id AND e.job_key IS NULL AND e.state = 1 AND e.rank_from_top = -1
                 ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
             ELSE f.job_key <> ALL (p_blocked) AND f.take_order = (
+                -- What this take has taken before is still in the index, so the search begins behind it.
                 SELECT e.take_order FROM dialoq.job AS e
-                WHERE e.queue_id = p_queue_id AND e.job_key >= f.job_key AND e.state = 1 AND e.rank_from_top = -1
+                WHERE e.queue_id = q.queue_id AND e.state = 1 AND e.rank_from_top = -1
+                    AND (e.job_key, e.take_order) > (f.job_key, coalesce(p_lasts[array_position(p_keys, f.job_key)], 0))
                 ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
             END
         LIMIT 1;
@@ -124,66 +137,105 @@ BEGIN
             SELECT count(*) INTO ready
             FROM (
                 SELECT FROM dialoq.job AS j
-                WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = -1 AND j.take_order > p_past_order
+                WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top = -1 AND j.take_order > p_past_order
                 ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f;
         END IF;
         RETURN;
     END IF;
-    SELECT f.job_id, f.job_key, f.take_order INTO scan_strict_jobs.job_id, scan_strict_jobs.job_key, scan_strict_jobs.take_order
+    SELECT f.job_id, f.job_key, f.take_order, d.before
+    INTO scan_strict_jobs.job_id, scan_strict_jobs.job_key, scan_strict_jobs.take_order, scan_strict_jobs.before
     FROM (
         SELECT j.job_id, j.job_key, j.take_order FROM dialoq.job AS j
-        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = -1
+        WHERE j.queue_id = q.queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = -1
             AND j.take_order > p_past_order
         ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f
-    WHERE CASE
-        WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked AND f.take_order = (
-            SELECT e.take_order FROM dialoq.job AS e
-            WHERE e.queue_id = p_queue_id AND e.job_key IS NULL AND e.state = 1 AND e.rank_from_top = -1
-            ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
-        ELSE f.job_key <> ALL (p_blocked) AND f.take_order = (
-            SELECT e.take_order FROM dialoq.job AS e
-            WHERE e.queue_id = p_queue_id AND e.job_key >= f.job_key AND e.state = 1 AND e.rank_from_top = -1
-            ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
-        END
+    -- NULL: the job may not be taken.
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN f.job_key IS NULL THEN CASE WHEN NOT p_is_keyless_blocked AND f.take_order = (
+                SELECT e.take_order FROM dialoq.job AS e
+                WHERE e.queue_id = q.queue_id AND e.job_key IS NULL AND e.state = 1 AND e.rank_from_top = -1
+                ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1) THEN 0 END
+            WHEN f.job_key = ANY (p_blocked) THEN NULL
+            ELSE (
+                SELECT nullif(count(*), r.room) FROM (
+                    SELECT FROM dialoq.job AS e
+                    WHERE e.queue_id = q.queue_id AND e.state = 1 AND e.rank_from_top = -1
+                        AND (e.job_key, e.take_order) > (f.job_key, coalesce(p_lasts[array_position(p_keys, f.job_key)], 0))
+                        AND (e.job_key, e.take_order) < (f.job_key, f.take_order)
+                    ORDER BY e.queue_id, e.job_key, e.take_order LIMIT r.room) AS b)
+            END AS before
+        FROM (
+            SELECT CASE
+                WHEN q.max_taken_per_key < 2 THEN 1
+                WHEN f.job_key IS NULL OR f.job_key = ANY (p_blocked) THEN 0
+                ELSE greatest(coalesce(p_rooms[array_position(p_keys, f.job_key)], dialoq.room_of_key(q, f.job_key, p_now)), 0)
+                END AS room
+            OFFSET 0) AS r
+        OFFSET 0) AS d
+    WHERE d.before IS NOT NULL
     LIMIT 1;
     IF scan_strict_jobs.job_id IS NULL THEN
         SELECT count(*) INTO ready
         FROM (
             SELECT FROM dialoq.job AS j
-            WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = -1
+            WHERE j.queue_id = q.queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = -1
                 AND j.take_order > p_past_order
             ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f;
     END IF;
 END $$;
 
--- Reads the first ready job of each key of such a queue.
--- Takes: as next_job; how many keys are read at most
+-- Reads the first ready job of each key of such a queue, and if it is of another type than the one that is asked for, those behind it
+-- that may be taken too.
+-- Takes: as next_strict_job, but the place; how many keys are read at most
 -- Gives: the first that may be taken, its key and its place; how many keys were read
 CREATE OR REPLACE FUNCTION dialoq.first_strict_job(
-    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_top integer,
-    OUT job_id bigint, OUT job_key text, OUT take_order bigint, OUT heads integer)
+    q dialoq.work_queue, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_keys text[], p_lasts bigint[],
+    p_rooms bigint[], p_now timestamptz, p_top integer,
+    OUT job_id bigint, OUT job_key text, OUT take_order bigint, OUT before bigint, OUT heads integer)
 LANGUAGE plpgsql AS $$
 DECLARE
     h record;
+    v_room bigint;
+    v_before bigint;
 BEGIN
     heads := 0;
     FOR h IN
         WITH RECURSIVE head AS (
             (SELECT j.job_id, j.job_key, j.job_type, j.take_order FROM dialoq.job AS j
-            WHERE j.queue_id = p_queue_id AND j.job_key IS NOT NULL AND j.state = 1 AND j.rank_from_top = -1
+            WHERE j.queue_id = q.queue_id AND j.job_key IS NOT NULL AND j.state = 1 AND j.rank_from_top = -1
             ORDER BY j.queue_id, j.job_key, j.take_order LIMIT 1)
             UNION ALL
             SELECT n.job_id, n.job_key, n.job_type, n.take_order
             FROM head AS b
             CROSS JOIN LATERAL (
                 SELECT j.job_id, j.job_key, j.job_type, j.take_order FROM dialoq.job AS j
-                WHERE j.queue_id = p_queue_id AND j.job_key > b.job_key AND j.state = 1 AND j.rank_from_top = -1
+                WHERE j.queue_id = q.queue_id AND j.job_key > b.job_key AND j.state = 1 AND j.rank_from_top = -1
                 ORDER BY j.queue_id, j.job_key, j.take_order LIMIT 1) AS n
         )
         SELECT k.job_id, k.job_key, k.job_type, k.take_order FROM head AS k LIMIT p_top
     LOOP
         heads := heads + 1;
-        CONTINUE WHEN h.take_order > first_strict_job.take_order OR h.job_type <> p_job_type OR h.job_key = ANY (p_blocked);
+        CONTINUE WHEN h.take_order > first_strict_job.take_order OR h.job_key = ANY (p_blocked);
+        v_before := 0;
+        IF h.job_type <> p_job_type THEN
+            CONTINUE WHEN q.max_taken_per_key < 2;
+            v_room := coalesce(p_rooms[array_position(p_keys, h.job_key)], dialoq.room_of_key(q, h.job_key, p_now));
+            CONTINUE WHEN v_room < 1;
+            SELECT b.job_id, b.job_key, b.take_order, b.place - 1 AS before INTO h
+            FROM (
+                SELECT j.job_id, j.job_key, j.job_type, j.take_order, row_number() OVER () AS place
+                FROM (
+                    SELECT * FROM dialoq.job AS j
+                    WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top = -1
+                        AND (j.job_key, j.take_order) > (h.job_key, coalesce(p_lasts[array_position(p_keys, h.job_key)], 0))
+                    ORDER BY j.queue_id, j.job_key, j.take_order LIMIT v_room) AS j) AS b
+            WHERE b.job_key = h.job_key AND b.job_type = p_job_type
+            ORDER BY b.place LIMIT 1;
+            CONTINUE WHEN NOT FOUND OR h.take_order > first_strict_job.take_order;
+            v_before := h.before;
+        END IF;
+        before := v_before;
         job_id := h.job_id;
         job_key := h.job_key;
         take_order := h.take_order;
@@ -191,7 +243,7 @@ BEGIN
     IF NOT p_is_keyless_blocked THEN
         SELECT j.job_id, j.job_type, j.take_order INTO h
         FROM dialoq.job AS j
-        WHERE j.queue_id = p_queue_id AND j.job_key IS NULL AND j.state = 1 AND j.rank_from_top = -1
+        WHERE j.queue_id = q.queue_id AND j.job_key IS NULL AND j.state = 1 AND j.rank_from_top = -1
         ORDER BY j.queue_id, j.job_key, j.take_order LIMIT 1;
         IF FOUND AND (first_strict_job.take_order IS NULL OR h.take_order < first_strict_job.take_order)
             AND (p_job_type IS NULL OR h.job_type = p_job_type)
@@ -199,6 +251,7 @@ BEGIN
             job_id := h.job_id;
             job_key := NULL;
             take_order := h.take_order;
+            before := 0;
         END IF;
     END IF;
 END $$;

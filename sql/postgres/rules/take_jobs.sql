@@ -162,10 +162,6 @@ BEGIN
             SELECT c.place::integer FROM unnest(p_job_counts) WITH ORDINALITY AS c (n, place), generate_series(1, c.n)
             ORDER BY c.place LIMIT cardinality(v_rows));
     END IF;
-    -- The next job of a key may be taken beside the first one.
-    IF q.work_order = 'FIFO_STRICT' AND q.max_taken_per_key > 1 THEN
-        v_notices := concat_ws(' ', v_notices, 'q:' || q.queue_id::text);
-    END IF;
     -- Every process looks for what is due once a minute.
     IF v_until < v_now + interval '1 minute' THEN
         v_notices := concat_ws(' ', v_notices, dialoq.due_notice(v_until));
@@ -325,8 +321,10 @@ DECLARE
     v_order bigint := 0;
     v_taken bigint := 0;
     v_wake timestamptz;
-    -- The first keys that were met, how many more jobs of each may be taken, and how many were.
+    -- The first keys that were met, of each the last job that was met, how many more may be taken, and how many were. In a strict
+    -- queue those that stand before it are no room for those behind it.
     v_keys text[] := '{}';
+    v_lasts bigint[] := '{}';
     v_rooms bigint[] := '{}';
     v_counts bigint[] := '{}';
     v_place integer;
@@ -344,11 +342,11 @@ BEGIN
     END IF;
     WHILE v_taken < v_room LOOP
         IF v_is_strict THEN
-            SELECT n.job_id, n.job_key, NULL::integer AS rank, n.take_order INTO j
-            FROM dialoq.next_strict_job(q.queue_id, p_job_type, v_blocked, v_is_keyless_blocked, v_order) AS n;
+            SELECT n.job_id, n.job_key, NULL::integer AS rank, n.take_order, n.before INTO j
+            FROM dialoq.next_strict_job(q, p_job_type, v_blocked, v_is_keyless_blocked, v_order, v_keys, v_lasts, v_rooms, p_now) AS n;
         ELSE
-            SELECT * INTO j FROM dialoq.next_job(
-                q.queue_id, p_job_type, p_from, p_to, p_oldest, v_blocked, v_is_keyless_blocked, v_rank, v_order);
+            SELECT n.*, 0::bigint AS before INTO j FROM dialoq.next_job(
+                q.queue_id, p_job_type, p_from, p_to, p_oldest, v_blocked, v_is_keyless_blocked, v_rank, v_order) AS n;
         END IF;
         EXIT WHEN j.job_id IS NULL;
         v_rank := j.rank;
@@ -366,6 +364,7 @@ BEGIN
                 IF cardinality(v_keys) < 1000 AND v_key_room > 0 THEN
                     v_keys := v_keys || j.job_key;
                     v_rooms := v_rooms || v_key_room;
+                    v_lasts := v_lasts || 0::bigint;
                     v_counts := v_counts || 0::bigint;
                     v_place := cardinality(v_keys);
                 END IF;
@@ -382,7 +381,8 @@ BEGIN
             v_taken := v_taken + 1;
             rows := rows || v_row;
             IF v_place IS NOT NULL THEN
-                v_rooms[v_place] := v_key_room - 1;
+                v_rooms[v_place] := v_key_room - 1 - j.before;
+                v_lasts[v_place] := j.take_order;
                 v_counts[v_place] := v_counts[v_place] + 1;
             ELSIF q.key_rate_jobs > 0 AND j.job_key IS NOT NULL THEN
                 v_wake := least(v_wake, dialoq.count_rate(q.queue_id, true, j.job_key, q.key_rate_jobs, q.rate_ms, p_now, 1));
