@@ -14,6 +14,7 @@ pub(super) trait Caller: Send + 'static {
 }
 
 /// What one round of a workload came to.
+#[derive(Clone)]
 pub(super) struct Round {
     /// Messages (for the dialog cycle: cycles) done.
     pub(super) messages: u64,

@@ -25,6 +25,8 @@ pub(super) struct Jobs {
     empties: AtomicU64,
     /// The user's statement in the transaction of each take; without one a take is leased, and completed by a second call.
     statement: Option<&'static str>,
+    /// Jobs of readers that take the next one with the report on the last, between their calls.
+    on_hand: Option<Mutex<Vec<Job>>>,
 }
 
 impl Jobs {
@@ -36,13 +38,48 @@ impl Jobs {
 
     fn on(broker: &Broker, queue: &str, statement: Option<&'static str>) -> Self {
         let (seen, empties) = Default::default();
-        Self { broker: broker.clone(), queue: queue.into(), seen, empties, statement }
+        Self { broker: broker.clone(), queue: queue.into(), seen, empties, statement, on_hand: None }
     }
 
     /// The same queue, from which each job is taken and completed in a transaction with this statement about its id.
     #[cfg(feature = "postgres")]
     pub(super) fn in_tx(&self, statement: &'static str) -> Self {
         Self::on(&self.broker, &self.queue, Some(statement))
+    }
+
+    /// The same queue, whose readers take the next job with the report on the last one, as workers do.
+    #[cfg(feature = "postgres")]
+    pub(super) fn with_next(&self) -> Self {
+        Self { on_hand: Some(Mutex::default()), ..Self::on(&self.broker, &self.queue, None) }
+    }
+
+    /// Completes the jobs that are on hand between two rounds.
+    #[cfg(feature = "postgres")]
+    pub(super) async fn put_down(&self) -> Result<()> {
+        let left = self.on_hand.as_ref().map(|jobs| std::mem::take(&mut *lock(jobs)));
+        for job in left.unwrap_or_default() {
+            self.broker.complete_job(&job).await?;
+        }
+        Ok(())
+    }
+
+    async fn complete_and_take(&self, on_hand: &Mutex<Vec<Job>>) -> Result<Vec<Stamp>> {
+        let last = lock(on_hand).pop();
+        let job = match last {
+            Some(job) => Some(job),
+            None => self.counted(self.broker.take_jobs(&*self.queue).await?)?.pop(),
+        };
+        let Some(job) = job else { return Ok(Vec::new()) };
+        let next = self.counted(self.broker.take_jobs(&*self.queue).completing(&job).await?)?;
+        lock(on_hand).extend(next);
+        Ok(vec![Stamp::of(job.body())])
+    }
+
+    /// The jobs of a take that did not wait.
+    fn counted(&self, jobs: Vec<Job>) -> Result<Vec<Job>> {
+        self.empties.fetch_add(u64::from(jobs.is_empty()), Relaxed);
+        self.note(&jobs)?;
+        Ok(jobs)
     }
 
     /// How often a take that did not wait got nothing.
@@ -77,13 +114,13 @@ impl Jobs {
     /// Takes and completes whatever waits.
     pub(super) async fn drain(&self) -> Result<()> {
         while !self.broker.take_jobs(&*self.queue).count(10_000).pop().await?.is_empty() {}
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.seen).clear();
         Ok(())
     }
 
     /// A job that is handed out twice without a failure between is a defect of the store.
     fn note(&self, jobs: &[Job]) -> Result<()> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.seen);
         match jobs.iter().find(|job| !seen.insert(job.taken.job.0)) {
             Some(job) => {
                 let why = format!("job {} was handed out twice, with token {} now", job.taken.job, job.taken.token);
@@ -107,6 +144,9 @@ impl Side for Jobs {
             let jobs = self.take_in_tx(statement).await?;
             self.empties.fetch_add(u64::from(jobs.is_empty()), Relaxed);
             return Ok(jobs.iter().map(|job| Stamp::of(job.body())).collect());
+        }
+        if let Some(on_hand) = &self.on_hand {
+            return self.complete_and_take(on_hand).await;
         }
         let mut take = self.broker.take_jobs(&*self.queue).count(u32::try_from(count).unwrap_or(1));
         if waits {
@@ -134,6 +174,10 @@ impl Side for Jobs {
         }
         Ok(())
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn push(queue: &Arc<str>, body: Vec<u8>, due: Due) -> Verb {

@@ -110,6 +110,34 @@ pub(crate) async fn take_jobs(act: &dyn Perform, take: Take, wait: WaitLimit) ->
     Ok(take_first(act, vec![take], deadline).await?.map_or_else(Vec::new, |(_, jobs)| jobs))
 }
 
+/// Reports a job as done and takes others by one commit, or waits for the first of them. These are two statements in a transaction,
+/// and where the end of the job may be what lets another one go.
+pub(crate) async fn complete_and_take(
+    act: &dyn Perform,
+    completed: WorkVerb,
+    take: Take,
+    wait: WaitLimit,
+) -> Result<Vec<Job>> {
+    let (completed, store) = (Verb::Work(completed), act.store());
+    let is_limited =
+        |take: &Take| store.catalog().work_queue(&take.queue).is_some_and(|queue| queue.settings.is_limited());
+    if act.is_transaction() || is_limited(&take) {
+        act.perform(completed).await?;
+        return take_jobs(act, take, wait).await;
+    }
+    let question = question_of_take(take.clone());
+    match store.submit(vec![completed, question.verb.clone()]).await?.pop() {
+        Some(Outcome::Jobs(jobs)) if jobs.is_empty() && !matches!(wait, WaitLimit::None) => {
+            take_jobs(act, take, wait).await
+        }
+        Some(Outcome::Jobs(jobs)) => {
+            note_answer(store, &[question], (!jobs.is_empty()).then_some(0));
+            Ok(jobs)
+        }
+        other => Err(unexpected(&other.unwrap_or(Outcome::Done))),
+    }
+}
+
 /// Makes the takes in order and returns the first that finds jobs, with its index; as [`receive_first`].
 pub(crate) async fn take_first(
     act: &dyn Perform,
@@ -178,15 +206,19 @@ async fn first_answer(
         Deadline::Now => try_each(act, questions).await?,
         _ => wait(act, questions, deadline).await?,
     };
+    note_answer(store, questions, answer.as_ref().map(|(taken, _)| *taken));
+    Ok(answer)
+}
+
+/// Tells the queue monitors which question found something, and that those before it found nothing.
+fn note_answer(store: &dyn Store, questions: &[Question], taken: Option<usize>) {
     let now = store.clock().now();
-    let taken = answer.as_ref().map(|(taken, _)| *taken);
     let empty = &questions[..taken.unwrap_or(questions.len())];
     for question in empty.iter().chain(taken.map(|taken| &questions[taken])) {
         let has_more = taken.is_some_and(|taken| same_name(&questions[taken].queue, &question.queue));
         let is_empty = !has_more && take_all(empty, &question.queue);
         store.activity().queue(&question.queue).received(is_empty.then_some(now));
     }
-    Ok(answer)
 }
 
 /// Whether a take was refused because a transaction that stays open has taken from a queue with limits.

@@ -4,9 +4,10 @@ use super::Job;
 use crate::act::{Answer, Perform, unexpected};
 use crate::error::Result;
 use crate::id::JobId;
-use crate::protocol::work::{Due, Hold, Push, Take, TakeFrom, Unique, WorkVerb};
+use crate::message::bytes_body;
+use crate::protocol::work::{Due, Hold, Push, Take, TakeFrom, TakenJob, Unique, WorkVerb};
 use crate::protocol::{Body, Outcome, Verb};
-use crate::receive::wait::{WaitLimit, take_jobs};
+use crate::receive::wait::{WaitLimit, complete_and_take, take_jobs};
 use crate::store::BoxFuture;
 use crate::time::Timestamp;
 use std::future::IntoFuture;
@@ -122,6 +123,7 @@ pub struct TakeJobs<'a> {
     act: &'a dyn Perform,
     take: Take,
     wait: WaitLimit,
+    completed: Option<WorkVerb>,
 }
 
 impl<'a> TakeJobs<'a> {
@@ -135,7 +137,7 @@ impl<'a> TakeJobs<'a> {
             hold,
             taken_by: THIS_PROCESS.clone(),
         };
-        Self { act, take, wait: WaitLimit::None }
+        Self { act, take, wait: WaitLimit::None, completed: None }
     }
 
     /// What is asked of the store.
@@ -187,6 +189,38 @@ impl<'a> TakeJobs<'a> {
         self
     }
 
+    /// Reports a taken job as done first, by the same commit: if it is refused, nothing is taken, and if the take is, the job
+    /// is not completed. So a reader that goes from job to job needs one commit for each and not two. In a transaction, and for a
+    /// queue with limits or of ORDER = FIFO_STRICT, these are two statements: a refused take leaves the job completed.
+    ///
+    /// ```
+    /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
+    /// use dialoq::Act;
+    ///
+    /// let mut jobs = broker.take_jobs("emails").await?;
+    /// while let Some(job) = jobs.pop() {
+    ///     println!("send to {}", String::from_utf8_lossy(job.body()));
+    ///     jobs = broker.take_jobs("emails").completing(&job).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Act::complete_job`](crate::Act::complete_job) too.
+    pub fn completing(mut self, job: impl Into<TakenJob>) -> Self {
+        self.completed = Some(WorkVerb::Complete { taken: job.into(), result: None });
+        self
+    }
+
+    /// The same, and keeps a result with the history of that job.
+    ///
+    /// # Errors
+    /// Those of [`Act::complete_job_with`](crate::Act::complete_job_with) too.
+    pub fn completing_with(mut self, job: impl Into<TakenJob>, result: impl AsRef<[u8]>) -> Self {
+        self.completed = Some(WorkVerb::Complete { taken: job.into(), result: bytes_body(result.as_ref()) });
+        self
+    }
+
     /// Waits so long for the first job, by the broker's clock.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = WaitLimit::For(wait);
@@ -205,7 +239,10 @@ impl<'a> IntoFuture for TakeJobs<'a> {
     type IntoFuture = BoxFuture<'a, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(take_jobs(self.act, self.take, self.wait))
+        match self.completed {
+            Some(completed) => Box::pin(complete_and_take(self.act, completed, self.take, self.wait)),
+            None => Box::pin(take_jobs(self.act, self.take, self.wait)),
+        }
     }
 }
 

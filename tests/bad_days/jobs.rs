@@ -65,14 +65,18 @@ async fn push_until(broker: Broker, writer: usize, answered: Arc<Answered>) {
     }
 }
 
-/// By leases, in transactions that write a row for each job, or by takes that complete.
+/// By leases, whose reports one reader makes together with its next take, in transactions that write a row for each job, or by takes that complete.
 async fn work_until(broker: Broker, reader: usize, answered: Arc<Answered>) {
     while !answered.stop.load(SeqCst) {
         let round = async {
             match reader % 3 {
                 0 => {
-                    for job in broker.take_jobs(QUEUE).count(2).await? {
-                        broker.complete_job(&job).await?;
+                    let mut jobs = broker.take_jobs(QUEUE).count(2).await?;
+                    while let Some(job) = jobs.pop().filter(|_| !answered.stop.load(SeqCst)) {
+                        match reader {
+                            0 => broker.complete_job(&job).await?,
+                            _ => jobs.extend(broker.take_jobs(QUEUE).completing(&job).await?),
+                        }
                         answered.completed(job.taken.job.0);
                     }
                 }

@@ -31,6 +31,7 @@ mod user_sql;
 mod validation;
 mod views;
 mod work_keys;
+mod work_next;
 mod work_operators;
 mod work_queues;
 mod work_schedules;

@@ -1,7 +1,7 @@
 //! A process that pushes and works off jobs is killed, again and again on the same file.
 //!
-//! The child prints what was answered: jobs pushed, and jobs completed, by a report, by a transaction that writes into a
-//! table of its own, and by a take that completes. After each kill every job that was printed as pushed is in its queue or
+//! The child prints what was answered: jobs pushed, and jobs completed, by a report, by one that takes the next job along, by a
+//! transaction that writes into a table of its own, and by a take that completes. After each kill every job that was printed as pushed is in its queue or
 //! in the history, once; every one printed as completed is in the history; the table has a row for exactly those jobs that
 //! transactions have completed; and no job was handed out more often than it may be.
 
@@ -51,7 +51,7 @@ async fn work(path: &Path, round: &str) {
             }
         });
     }
-    for reader in 0..3 {
+    for reader in 0..4 {
         let broker = broker.clone();
         tasks.spawn(async move {
             loop {
@@ -72,7 +72,14 @@ async fn work(path: &Path, round: &str) {
                         }
                         tx.commit().await.unwrap();
                     }
-                    _ => done = broker.take_jobs(QUEUE).pop().wait_forever().await.unwrap(),
+                    2 => done = broker.take_jobs(QUEUE).pop().wait_forever().await.unwrap(),
+                    _ => {
+                        let mut next = broker.take_jobs(QUEUE).wait_forever().await.unwrap();
+                        while let Some(job) = next.pop() {
+                            next = broker.take_jobs(QUEUE).completing(&job).await.unwrap();
+                            print_line(&format!("received {reader} {}", job.taken.job));
+                        }
+                    }
                 }
                 for job in done {
                     print_line(&format!("received {reader} {}", job.taken.job));

@@ -5,7 +5,7 @@ use crate::stage::SOON;
 use dialoq::postgres::tokio_postgres::{self, NoTls};
 use dialoq::work::{Job, TakenJob, WorkQueue};
 use dialoq::{Act, Broker, Code, Gathering, OpenOptions};
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::time::Duration;
 
 const W: WorkQueue<String> = WorkQueue::text("w");
@@ -90,6 +90,46 @@ pub(crate) fn each_caller_gets_its_own_answer(store: Store) {
 }
 
 /// Batches begin where the last one began, and a job that comes back is before that place.
+/// Reports that take the next job along: each caller has its own answer, and one that is refused gets no job.
+pub(crate) fn reports_that_take_the_next_job_go_together(store: Store) {
+    on(store, |broker, gathering, _| async move {
+        for name in ["a", "b", "c", "d", "e"] {
+            broker.push_job(W, &name.to_owned()).await.unwrap();
+        }
+        let held = broker.take_jobs(W).count(3).await.unwrap();
+        gathering.wait_for(4);
+        let stale = TakenJob { token: held[2].taken.token + 1, ..held[2].taken };
+        let (one, two, three, four) = tokio::join!(
+            async { broker.take_jobs(W).completing_with(&held[0], "r").taken_by("one").await },
+            async { broker.take_jobs(W).completing(stale).taken_by("two").await },
+            async { broker.take_jobs(W).completing(&held[1]).lease(Duration::from_secs(5)).taken_by("three").await },
+            async { broker.take_jobs(W).completing(&held[1]).taken_by("four").await },
+        );
+        let (one, three) = (one.unwrap(), three.unwrap());
+        assert_eq!([&one[0], &three[0]].map(|job| job.decode(W).unwrap()), ["d", "e"]);
+        assert_eq!((one.len(), three.len()), (1, 1));
+        assert!(one[0].lease_until > three[0].lease_until, "each has a lease of its own");
+        assert_eq!(
+            (state(&broker, one[0].taken).await, state(&broker, three[0].taken).await),
+            ("2 one".to_owned(), "2 three".to_owned())
+        );
+        assert_eq!([two, four].map(|refused| refused.unwrap_err().code()), [Code::LEASE_LOST, Code::JOB_NOT_FOUND]);
+        let times = "SELECT count(*) AS n, count(DISTINCT finished_at) AS times, string_agg(result, '') AS result FROM dialoq.job_history";
+        let row = broker.query(times, ()).await.unwrap().rows.remove(0);
+        assert_eq!((row.get::<i64>("n").unwrap(), row.get::<i64>("times").unwrap()), (2, 1), "they went in one call");
+        assert_eq!(row.get::<Vec<u8>>("result").unwrap(), b"r");
+
+        // None is left: all are done, and each caller gets that answer.
+        gathering.wait_for(3);
+        let jobs = [&one[0], &three[0], &held[2]];
+        let next = |job: &Job| broker.take_jobs(W).completing(job).into_future();
+        let (one, two, three) = tokio::join!(next(jobs[0]), next(jobs[1]), next(jobs[2]));
+        assert!([one, two, three].into_iter().all(|jobs| jobs.unwrap().is_empty()));
+        let left = broker.query("SELECT count(*) AS n FROM dialoq.job", ()).await.unwrap().rows.remove(0);
+        assert_eq!(left.get::<i64>("n").unwrap(), 0);
+    });
+}
+
 pub(crate) fn a_job_that_comes_back_is_taken_while_batches_go_on(store: Store) {
     on(store, |broker, gathering, _| async move {
         for number in 0..200 {
@@ -144,27 +184,44 @@ pub(crate) fn transactions_that_take_together_end_by_themselves(store: Store) {
     });
 }
 
+/// Also jobs that were taken with a report: that is done all the same.
 pub(crate) fn jobs_for_a_caller_that_has_left_go_back(store: Store) {
     on(store, |broker, gathering, database| async move {
-        broker.push_job(W, &"a".to_owned()).await.unwrap();
-        broker.push_job(W, &"b".to_owned()).await.unwrap();
         let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
         tokio::spawn(connection);
-        client.batch_execute("BEGIN; LOCK TABLE dialoq.work_queue").await.unwrap();
-        gathering.wait_for(2);
-        let taking = |broker: Broker| tokio::spawn(async move { broker.take_jobs(W).await.unwrap() });
-        let (leaving, staying) = (taking(broker.clone()), taking(broker.clone()));
-        while !store.waits_for_a_lock(&broker).await {
-            tokio::task::yield_now().await;
+        for with_report in [false, true] {
+            for name in ["a", "b", "c", "d"] {
+                broker.push_job(W, &name.to_owned()).await.unwrap();
+            }
+            let held = broker.take_jobs(W).count(2).lease(Duration::from_secs(3600)).await.unwrap();
+            client.batch_execute("BEGIN; LOCK TABLE dialoq.work_queue").await.unwrap();
+            gathering.wait_for(2);
+            let taking = |job: &Job| {
+                let (broker, job) = (broker.clone(), job.taken);
+                tokio::spawn(async move {
+                    let take = broker.take_jobs(W);
+                    if with_report { take.completing(job).await.unwrap() } else { take.await.unwrap() }
+                })
+            };
+            let (leaving, staying) = (taking(&held[0]), taking(&held[1]));
+            while !store.waits_for_a_lock(&broker).await {
+                tokio::task::yield_now().await;
+            }
+            leaving.abort();
+            assert!(leaving.await.unwrap_err().is_cancelled());
+            client.batch_execute("ROLLBACK").await.unwrap();
+            let kept = staying.await.unwrap();
+            assert_eq!(kept.len(), 1);
+            let back = broker.take_jobs(W).wait(SOON).await.unwrap();
+            assert_ne!(back[0].taken.job, kept[0].taken.job);
+            assert_eq!(back[0].attempt, 1, "its caller never saw it");
+            for job in &held {
+                assert_eq!(broker.complete_job(job).await.is_err(), with_report);
+            }
+            for job in [&kept[0], &back[0]] {
+                broker.complete_job(job).await.unwrap();
+            }
         }
-        leaving.abort();
-        assert!(leaving.await.unwrap_err().is_cancelled());
-        client.batch_execute("ROLLBACK").await.unwrap();
-        let kept = staying.await.unwrap();
-        assert_eq!(kept.len(), 1);
-        let back = broker.take_jobs(W).wait(SOON).await.unwrap();
-        assert_ne!(back[0].taken.job, kept[0].taken.job);
-        assert_eq!(back[0].attempt, 1, "its caller never saw it");
     });
 }
 
@@ -222,6 +279,13 @@ pub(crate) fn a_batch_with_unusable_arguments_changes_nothing(store: Store) {
         let claim = |process: &str, holders: &str, tokens: &str, counts: &str| {
             format!("claim_job_batch({process}, 'w', NULL, {holders}, {tokens}, {counts}, '{{me}}')")
         };
+        let next = |held: &str, queue: &str, counts: &str, leases: &str| {
+            let (job, token) = held.split_once(", ").unwrap();
+            format!(
+                "complete_and_take_job_batch(ARRAY[{job}], ARRAY[{token}], ARRAY[NULL]::bytea[], '{queue}', NULL, {counts}, {leases},
+                '{{me}}')"
+            )
+        };
         let holder = format!("ARRAY[{id}::uuid]");
         let long = "repeat('ä', 129)";
         for (call, number) in [
@@ -253,6 +317,13 @@ pub(crate) fn a_batch_with_unusable_arguments_changes_nothing(store: Store) {
             (claim(id, &holder, "'{0}'", "'{0}'"), "005"),
             (format!("complete_job_batch(ARRAY[{held}], '{{1}}', '{{NULL}}')"), "005"),
             ("complete_job_batch(NULL, NULL, NULL)".to_owned(), "005"),
+            (next(&held, "w", "'{1}'", "'{NULL,NULL}'"), "005"),
+            (next(&held, "w", "'{0}'", "'{NULL}'"), "005"),
+            (next(&held, "nowhere", "'{1}'", "'{NULL}'"), "002"),
+            ("complete_and_take_job_batch(NULL, NULL, NULL, 'w', NULL, NULL, NULL, NULL)".to_owned(), "005"),
+            (format!("complete_and_take_job({held}, NULL, 'nowhere')"), "002"),
+            (format!("complete_and_take_job({held}, NULL, 'w', 0)"), "005"),
+            ("complete_and_take_job(NULL, NULL, NULL, NULL)".to_owned(), "040"),
         ] {
             let refused = client.query(&format!("SELECT * FROM dialoq.{call}"), &[]).await.unwrap_err();
             let code = refused.code().map_or("", |code| code.code()).to_owned();
@@ -263,6 +334,7 @@ pub(crate) fn a_batch_with_unusable_arguments_changes_nothing(store: Store) {
             "take_job_batch('w', NULL, '{}', '{}', '{}')",
             "push_job_batch('w', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
             "complete_job_batch('{}', '{}', '{}')",
+            "complete_and_take_job_batch('{}', '{}', '{}', 'w', NULL, '{}', '{}', '{}')",
         ] {
             assert!(client.query(&format!("SELECT * FROM dialoq.{call}"), &[]).await.unwrap().is_empty(), "{call}");
         }

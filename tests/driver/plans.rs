@@ -136,6 +136,12 @@ const VERBS: &[(u64, &str)] = &[
         ARRAY['', ''])",
     ),
     (1, "SELECT dialoq.complete_job_batch(ARRAY[t.job_id], ARRAY[t.token], ARRAY[NULL]::bytea[]) FROM taken AS t"),
+    (
+        1,
+        "SELECT dialoq.complete_and_take_job_batch(ARRAY[t.job_id, 0], ARRAY[t.token, 0], ARRAY[NULL, NULL]::bytea[], 'plain', NULL,
+        ARRAY[1, 1], ARRAY[NULL, NULL]::bigint[], ARRAY['', '']) FROM taken AS t",
+    ),
+    (1, "SELECT dialoq.complete_and_take_job(t.job_id, t.token, NULL, 'plain') FROM taken AS t"),
     (1, "SELECT dialoq.take_jobs('free')"),
     (32, "SELECT dialoq.take_jobs('free', 32, p_has_lease => true)"),
     (1, "SELECT dialoq.take_jobs('free', 1, '1')"),

@@ -5,14 +5,16 @@ use crate::run::{open, same};
 use crate::servers::{Database, Store};
 use dialoq::act::Perform;
 use dialoq::internals::core::{Limits, Memory, Savepoint, Session};
-use dialoq::protocol::definition::{Missed, WorkNumber, WorkOption, WorkOrder, WorkScheduleOptions};
+use dialoq::protocol::definition::{Missed, WorkNumber, WorkOption, WorkOrder, WorkScheduleOptions, WorkSettings};
 use dialoq::protocol::work::{AfterFailure, Due, Hold, JobState, Push, Take, TakeFrom, TakenJob, Unique, WorkVerb};
 use dialoq::protocol::{Outcome, Verb, definition::Definition};
 use dialoq::work::{JobFilter, coming_times};
 use dialoq::{Broker, Clock, Error, Gathering, JobId, Timestamp, Tx};
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
@@ -48,6 +50,8 @@ pub(crate) enum Step {
     Do(usize, Op),
     /// Several verbs in one call.
     Unit(Vec<Op>),
+    /// Calls of several callers at once, all of one kind: on a server one batch.
+    Together(Vec<Vec<Op>>),
     AdvanceMs(u16),
     AdvanceSeconds(u16),
     /// The clock is set back; on the embedded store only.
@@ -109,6 +113,38 @@ fn op() -> BoxedStrategy<Op> {
     .boxed()
 }
 
+/// Calls that can go in one batch: pushes into one queue; takes by leases from one queue, of one type; reports; reports that take the
+/// next jobs along.
+fn together() -> BoxedStrategy<Vec<Vec<Op>>> {
+    let one = |op: Op| vec![op];
+    let due = prop_oneof![3 => Just(Due::Now), 1 => (0..4000i64).prop_map(Due::InMs)];
+    let pushes = (0..QUEUES.len(), prop::collection::vec((0..3u8, prop::option::of(0..2u8), 1..=10u8, due), 2..6))
+        .prop_map(move |(queue, jobs)| {
+            let push = |(job_type, key, level, due)| Op::Push { queue, job_type, key, level, due, unique: None };
+            jobs.into_iter().map(push).map(one).collect()
+        });
+    let wanted = || (0..QUEUES.len(), prop::option::weighted(0.3, 0..4u8));
+    let take = |(queue, job_type): (usize, Option<u8>), count, lease_ms| Op::Take {
+        queue,
+        count,
+        job_type,
+        from: TakeFrom::Any,
+        hold: Hold::Lease(lease_ms),
+    };
+    let lease = || prop::option::of(1..4000i64);
+    let takes = (wanted(), prop::collection::vec((1..4i64, lease()), 2..6)).prop_map(move |(wanted, readers)| {
+        readers.into_iter().map(|(count, lease_ms)| one(take(wanted, count, lease_ms))).collect()
+    });
+    let reports = prop::collection::vec(any::<usize>().prop_map(Op::Complete).prop_map(one), 2..6);
+    let with_next = (wanted(), prop::collection::vec((any::<usize>(), 1..4i64, lease()), 1..6)).prop_map(
+        move |(wanted, readers)| {
+            let unit = |(place, count, lease_ms)| vec![Op::Complete(place), take(wanted, count, lease_ms)];
+            readers.into_iter().map(unit).collect()
+        },
+    );
+    prop_oneof![1 => pushes, 2 => takes, 1 => reports, 2 => with_next].boxed()
+}
+
 fn option() -> impl Strategy<Value = WorkOption> {
     prop_oneof![
         any::<bool>().prop_map(WorkOption::Status),
@@ -132,6 +168,7 @@ pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         // The place after the last one never has a transaction.
         26 => (0..=SESSIONS, op()).prop_map(|(place, op)| Step::Do(place, op)),
         3 => prop::collection::vec(op(), 2..5).prop_map(Step::Unit),
+        6 => together().prop_map(Step::Together),
         5 => (1..3000u16).prop_map(Step::AdvanceMs),
         1 => (1..2000u16).prop_map(Step::AdvanceSeconds),
         1 => (1..10u8).prop_map(Step::SetBack),
@@ -194,6 +231,16 @@ impl Known {
         }
     }
 
+    /// The outcomes of a unit.
+    fn shown_whole(&mut self, outcomes: Result<Vec<Outcome>, Error>) -> String {
+        match outcomes {
+            Ok(outcomes) => {
+                outcomes.into_iter().map(|outcome| self.shown(&Ok(outcome))).collect::<Vec<_>>().join("\n  ")
+            }
+            Err(error) => self.shown(&Err(error)),
+        }
+    }
+
     /// `number` is the content of a push.
     fn verb(&self, op: &Op, number: u64) -> Verb {
         Verb::Work(match op {
@@ -244,6 +291,7 @@ struct Run {
     model: Memory,
     model_known: Known,
     broker: Broker,
+    gathering: Gathering,
     known: Known,
     clock: Clock,
     database: Database,
@@ -260,11 +308,13 @@ struct Run {
 pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
     let database = Database::fresh(store);
     let clock = Clock::manual(START);
-    let broker = open(database.url(), &clock, &Gathering::default()).await?;
+    let gathering = Gathering::default();
+    let broker = open(database.url(), &clock, &gathering).await?;
     let mut run = Run {
         model: Memory::new(Limits::default()),
         model_known: Known::default(),
         broker,
+        gathering,
         known: Known::default(),
         clock,
         database,
@@ -382,6 +432,7 @@ impl Run {
             }
             Step::Do(place, op) => self.op(*place, op).await?,
             Step::Unit(ops) => self.unit(ops).await?,
+            Step::Together(units) => self.together(units).await?,
             // On a server a change in a transaction has the time of its call, in the core that of the commit.
             Step::AdvanceMs(_) | Step::AdvanceSeconds(_) if self.database.store().is_server() && self.is_changed() => {}
             Step::AdvanceMs(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),
@@ -412,7 +463,7 @@ impl Run {
                     .restored(now)
                     .map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
                 self.broker.close().await.map_err(text)?;
-                self.broker = open(self.database.url(), &self.clock, &Gathering::default()).await?;
+                self.broker = open(self.database.url(), &self.clock, &self.gathering).await?;
             }
         }
         Ok(())
@@ -457,13 +508,38 @@ impl Run {
         }
         let model = self.model.submit(model_unit, self.clock.now()).transpose().expect("no verb of a work queue waits");
         let store = self.broker.submit(unit).await;
-        let whole = |known: &mut Known, outcomes: Result<Vec<Outcome>, Error>| match outcomes {
-            Ok(outcomes) => {
-                outcomes.into_iter().map(|outcome| known.shown(&Ok(outcome))).collect::<Vec<_>>().join("\n  ")
-            }
-            Err(error) => known.shown(&Err(error)),
-        };
-        same(&whole(&mut self.model_known, model), &whole(&mut self.known, store))
+        same(&self.model_known.shown_whole(model), &self.known.shown_whole(store))
+    }
+
+    /// All calls at once; the core does them in the order of their callers.
+    async fn together(&mut self, units: &[Vec<Op>]) -> Result<(), String> {
+        // SQL Server has no such batches, so the order of the callers is free there.
+        if self.database.store() == Store::Mssql {
+            return Ok(());
+        }
+        let mut calls = Vec::new();
+        for ops in units {
+            self.numbers += 1;
+            let verbs = |known: &Known| ops.iter().map(|op| known.verb(op, self.numbers)).collect::<Vec<_>>();
+            calls.push((verbs(&self.model_known), verbs(&self.known)));
+        }
+        if let [Op::Complete(_), Op::Take { queue, .. }] = &units[0][..]
+            && self.broker.catalog().work_queue(QUEUES[*queue].0).is_some_and(|queue| has_limits(&queue.settings))
+        {
+            // The end of one job may let another go at once on a server, or with the commit: DIFFERENCE(reads-committed).
+            return Ok(());
+        }
+        if self.database.store().is_server() {
+            self.gathering.wait_for(calls.len());
+        }
+        let store = all(calls.iter().map(|(_, unit)| self.broker.submit(unit.clone()))).await;
+        for (number, ((model_unit, _), store)) in calls.into_iter().zip(store).enumerate() {
+            let model = self.model.submit(model_unit, self.clock.now()).transpose();
+            let model = model.expect("no verb of a work queue waits");
+            same(&self.model_known.shown_whole(model), &self.known.shown_whole(store))
+                .map_err(|why| format!("caller {number}: {why}"))?;
+        }
+        Ok(())
     }
 
     /// What is due has happened on both sides.
@@ -551,6 +627,28 @@ impl Run {
         model.sort();
         same(&model.join("\n  "), &store.join("\n  "))
     }
+}
+
+fn has_limits(settings: &WorkSettings) -> bool {
+    let limits = [WorkNumber::MaxTaken, WorkNumber::MaxTakenPerKey];
+    settings.order == WorkOrder::FifoStrict || limits.into_iter().any(|limit| settings.limit(limit).is_some())
+}
+
+/// Polls works in order, so that they begin in order; gives their answers.
+async fn all<T, F: Future<Output = T>>(works: impl Iterator<Item = F>) -> Vec<T> {
+    let mut works: Vec<_> = works.map(|work| (Box::pin(work), None)).collect();
+    poll_fn(|context| {
+        for (work, done) in &mut works {
+            if done.is_none()
+                && let Poll::Ready(answer) = work.as_mut().poll(context)
+            {
+                *done = Some(answer);
+            }
+        }
+        if works.iter().all(|(_, done)| done.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    works.into_iter().filter_map(|(_, done)| done).collect()
 }
 
 fn text(error: Error) -> String {

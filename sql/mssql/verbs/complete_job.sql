@@ -3,15 +3,27 @@
 -- Gives: notices
 -- Errors: 58459, 60040, 60041, 60042, 60043
 -- Locks: the job, without waiting
--- Called by: dialoq_user
+-- Called by: dialoq_user (complete_job)
 CREATE PROCEDURE dialoq.complete_job
     @job_id bigint, @token bigint, @result varbinary(max) = NULL
 AS
 BEGIN
     -- <settings>
-    DECLARE @notices nvarchar(max), @queue_id int, @state smallint, @due_at datetime2(6), @now datetime2(6);
+    DECLARE @notices nvarchar(max);
     -- <transaction>
-    SET @now = dialoq.current_time_utc();
+    EXEC dialoq.complete_taken_job @job_id, @token, @result, @notices OUTPUT;
+    -- </transaction>
+    SELECT dialoq.distinct_notices(@notices) AS notices;
+END
+GO
+
+-- The same in the caller's transaction, without a result of its own.
+CREATE PROCEDURE dialoq.complete_taken_job
+    @job_id bigint, @token bigint, @result varbinary(max), @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @queue_id int, @state smallint, @due_at datetime2(6), @now datetime2(6) = dialoq.current_time_utc();
     IF @result IS NOT NULL
     BEGIN
         -- A refusal of the result leaves no lock.
@@ -20,7 +32,5 @@ BEGIN
     END
     EXEC dialoq.lock_job @job_id, @token, @now, @queue_id OUTPUT, @state OUTPUT, @due_at OUTPUT;
     EXEC dialoq.finish_job @job_id, 4, @result, @now, @notices OUTPUT;
-    -- </transaction>
-    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

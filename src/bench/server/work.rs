@@ -31,6 +31,7 @@ struct Sides<'a> {
     server: &'a Server,
     connections: Arc<Connections>,
     ours: Arc<Jobs>,
+    with_next: Arc<Jobs>,
     in_tx: Arc<Jobs>,
     enlisted: Arc<JobTable>,
     by_hand: Arc<JobTable>,
@@ -40,7 +41,7 @@ struct Sides<'a> {
 }
 
 /// The rounds of each side.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Rounds {
     ours: Vec<Round>,
     rivals: Vec<(&'static str, Vec<Round>)>,
@@ -71,6 +72,7 @@ pub(super) async fn work(options: &Options, server: &Server, fixture: &Fixture, 
         options,
         server,
         connections: connections.clone(),
+        with_next: Arc::new(ours.with_next()),
         in_tx: Arc::new(ours.in_tx(texts::JOB_RESULT)),
         enlisted: Arc::new(JobTable::enlisted(broker, &connections)),
         ours,
@@ -122,6 +124,7 @@ impl Sides<'_> {
 
     async fn empty(&self) -> Result<()> {
         self.ours.drain().await?;
+        self.with_next.drain().await?;
         self.in_tx.drain().await?;
         for table in [&self.by_hand, &self.by_hand_in_one, &self.river, &self.graphile, &self.enlisted] {
             table.mistakes.forget_jobs();
@@ -153,7 +156,7 @@ impl Sides<'_> {
     }
 
     async fn take(&self, callers: usize, report: &mut Report) -> Result<()> {
-        let mut rounds = Rounds::default();
+        let (mut rounds, mut with_next) = (Rounds::default(), Vec::new());
         self.empty().await?;
         let mut left = [0; 4];
         for _ in 0..self.options.rounds {
@@ -166,7 +169,11 @@ impl Sides<'_> {
             rounds.add(BY_HAND, self.take_from(&self.by_hand, callers, &mut left[1]).await?);
             rounds.add(RIVER, self.take_from(&self.river, callers, &mut left[2]).await?);
             rounds.add(GRAPHILE, self.take_from(&self.graphile, callers, &mut left[3]).await?);
+            self.top_up(&self.ours, callers, &mut left[0]).await?;
+            with_next.push(self.take_from(&self.with_next, callers, &mut left[0]).await?);
+            self.with_next.put_down().await?;
         }
+        self.conclude("complete_and_take", callers, Rounds { ours: with_next, ..rounds.clone() }, report);
         self.conclude("take_and_complete", callers, rounds, report);
         Ok(())
     }
@@ -294,7 +301,11 @@ impl Sides<'_> {
         };
         // A second hand-out ends the bench with an error.
         note("jobs of Dialoq handed out twice", 0, "jobs");
-        note("empty answers of Dialoq while jobs were ready", self.ours.empties() + self.in_tx.empties(), "answers");
+        note(
+            "empty answers of Dialoq while jobs were ready",
+            self.ours.empties() + self.with_next.empties() + self.in_tx.empties(),
+            "answers",
+        );
         for (name, table) in [
             ("Dialoq in the user's own transaction", &self.enlisted),
             (BY_HAND, &self.by_hand),

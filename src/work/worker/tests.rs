@@ -1,20 +1,25 @@
 //! Workers over a store whose answers fail for a moment.
 
 use super::*;
+use crate::act::Act;
+use crate::error::Code;
 use crate::protocol::Verb;
 use crate::protocol::work::WorkVerb;
 use crate::store::layer::{Layer, Request, TxLayer, TxRequest};
 use crate::store::{Store, StoreTx};
 use crate::testing::TestBroker;
+use crate::work::JobFilter;
 use std::sync::atomic::Ordering::SeqCst;
 
 const TASKS: WorkQueue<String> = WorkQueue::text("tasks");
 
-/// Refuses the next reports on jobs with a code.
+/// Refuses the next reports on jobs with a code; counts the reports, and those that take the next job along.
 struct Cut {
     inner: Arc<dyn Store>,
     code: Code,
     left: Arc<AtomicU64>,
+    reports: Arc<AtomicU64>,
+    with_next: Arc<AtomicU64>,
 }
 
 impl Layer for Cut {
@@ -27,9 +32,12 @@ impl Layer for Cut {
 
     fn before(&self, request: Request<'_>) -> Result<()> {
         let is_report = |verb: &Verb| matches!(verb, Verb::Work(WorkVerb::Complete { .. } | WorkVerb::Fail { .. }));
-        if request.verbs().iter().any(is_report)
-            && self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok()
-        {
+        if !request.verbs().iter().any(is_report) {
+            return Ok(());
+        }
+        self.reports.fetch_add(1, SeqCst);
+        self.with_next.fetch_add(u64::from(request.verbs().len() > 1), SeqCst);
+        if self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
             return Err(Error::new(self.code, "the connection is gone, as the test asked"));
         }
         Ok(())
@@ -57,7 +65,8 @@ async fn reported(code: Code, succeeds: bool) -> (WorkDone, Option<String>) {
     broker.execute("CREATE WORK QUEUE tasks WITH MAX_ATTEMPTS = 1").await.unwrap();
     broker.push_job(TASKS, &"x".to_owned()).await.unwrap();
     let left = Arc::new(AtomicU64::new(2));
-    let cut = Cut { inner: broker.shared_store().clone(), code, left: left.clone() };
+    let (reports, with_next) = Default::default();
+    let cut = Cut { inner: broker.shared_store().clone(), code, left: left.clone(), reports, with_next };
     let worker = Broker::over(Arc::new(cut))
         .worker(TASKS, move |_, _| async move { if succeeds { Ok(()) } else { Err("no such address") } });
     let running = worker.start();
@@ -83,4 +92,31 @@ async fn a_report_is_made_again_if_the_server_was_gone_for_a_moment() {
         let (done, state) = reported(code, false).await;
         assert_eq!((done.failed, state), (1, Some("dead: no such address".to_owned())), "{code}");
     }
+}
+
+/// How many reports a worker makes on ten jobs, and how many of them take the next job along.
+async fn reports_on_ten_jobs(options: &str) -> (u64, u64) {
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker.execute(&format!("CREATE WORK QUEUE tasks {options}")).await.unwrap();
+    for _ in 0..10 {
+        broker.push_job(TASKS, &"x".to_owned()).await.unwrap();
+    }
+    let (reports, with_next) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let inner = broker.shared_store().clone();
+    let left = Arc::default();
+    let cut = Cut { inner, code: Code::JOB_LOCKED, left, reports: reports.clone(), with_next: with_next.clone() };
+    let worker = Broker::over(Arc::new(cut)).worker(TASKS, async |_, _| Ok::<_, String>(()));
+    let running = worker.start();
+    while running.done().completed < 10 {
+        tokio::task::yield_now().await;
+    }
+    running.stop().await;
+    (reports.load(SeqCst), with_next.load(SeqCst))
+}
+
+#[tokio::test]
+async fn a_reader_takes_its_next_job_with_its_report() {
+    let _limit = crate::testing::limit();
+    assert_eq!(reports_on_ten_jobs("").await, (10, 10));
+    assert_eq!(reports_on_ten_jobs("WITH MAX_TAKEN = 5").await, (10, 0), "a take may wait there");
 }

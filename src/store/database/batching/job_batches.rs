@@ -1,4 +1,4 @@
-//! Pushes, takes and completions of concurrent callers, batched by work queue.
+//! Pushes, takes and completions of concurrent callers, and completions that take the next job, batched by work queue.
 //!
 //! A verb that may be refused for what its caller asked goes alone, so that a batch fails only for a reason that all its
 //! callers share.
@@ -7,14 +7,14 @@ use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
 use crate::id::JobId;
 use crate::protocol::definition::WorkOrder;
-use crate::protocol::work::{Due, Hold, Job, Push, Take, TakeFrom, WorkVerb};
-use crate::protocol::{Outcome, Verb};
+use crate::protocol::work::{Due, Hold, Job, Push, Take, TakeFrom, TakenJob, WorkVerb};
+use crate::protocol::{Body, Outcome, Unit, Verb};
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Coming, Item};
 use crate::store::database::batching::search_start::SearchStart;
 use crate::store::database::calls::caller::{self, Caller};
-use crate::store::database::calls::job;
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
+use crate::store::database::calls::{job, verbs};
 use crate::store::database::closing::Work;
 use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Linked};
 use crate::store::database::retry::{Repeat, Retry};
@@ -48,6 +48,8 @@ enum BatchKey {
     Claim(String, Option<Arc<str>>),
     /// Of all work queues.
     Complete,
+    /// Completions, each with a take from this queue, of this type of jobs.
+    CompleteAndTake(String, Option<Arc<str>>),
 }
 
 struct VerbBatcher {
@@ -69,12 +71,12 @@ pub(in crate::store::database) struct Claimant {
     pub(in crate::store::database) last_token: i64,
 }
 
-/// One verb and its caller.
+/// What one caller asks for: a verb, or a completion with the take that follows it.
 struct Asked {
-    verb: Verb,
+    unit: Unit,
     claimant: Option<Claimant>,
     caller: Caller,
-    answer: oneshot::Sender<Result<UnseenJobs<Outcome>>>,
+    answer: oneshot::Sender<Result<UnseenJobs<Vec<Outcome>>>>,
     _work: Option<Work>,
 }
 
@@ -84,12 +86,8 @@ impl Item for Asked {
     }
 
     fn bytes(&self) -> usize {
-        let body = match &self.verb {
-            Verb::Work(WorkVerb::Push(push)) => &push.body,
-            Verb::Work(WorkVerb::Complete { result, .. }) => result,
-            _ => &None,
-        };
-        body.as_ref().map_or(0, |body| body.len())
+        let body = push(&self.unit).map(|push| &push.body).or_else(|| completion(&self.unit).map(|(_, result)| result));
+        body.and_then(Option::as_ref).map_or(0, |body| body.len())
     }
 
     fn key(&self) -> Option<Uuid> {
@@ -130,20 +128,26 @@ impl JobBatches {
     }
 }
 
-/// With which others a verb goes; `None` if it goes alone.
-fn lane_of(verb: &Verb, is_claim: bool) -> Option<BatchKey> {
-    let Verb::Work(verb) = verb else { return None };
-    match verb {
-        WorkVerb::Push(push) if is_sure_push(push) => Some(BatchKey::Push(fold_name(&push.queue))),
-        WorkVerb::Take(take) if is_sure_take(take) => {
-            let place = (fold_name(&take.queue), take.job_type.clone());
+/// With which others a unit goes; `None` if it goes alone.
+fn lane_of(unit: &[Verb], is_claim: bool) -> Option<BatchKey> {
+    let place = |take: &Take| (fold_name(&take.queue), take.job_type.clone());
+    match unit {
+        [Verb::Work(WorkVerb::Push(push))] if is_sure_push(push) => Some(BatchKey::Push(fold_name(&push.queue))),
+        [Verb::Work(WorkVerb::Take(take))] if is_sure_take(take) => {
+            let (queue, job_type) = place(take);
             match take.hold {
-                Hold::Transaction if is_claim => Some(BatchKey::Claim(place.0, place.1)),
-                Hold::Lease(_) if !is_claim => Some(BatchKey::Take(place.0, place.1)),
+                Hold::Transaction if is_claim => Some(BatchKey::Claim(queue, job_type)),
+                Hold::Lease(_) if !is_claim => Some(BatchKey::Take(queue, job_type)),
                 _ => None,
             }
         }
-        WorkVerb::Complete { .. } => Some(BatchKey::Complete),
+        [Verb::Work(WorkVerb::Complete { .. })] => Some(BatchKey::Complete),
+        [Verb::Work(WorkVerb::Complete { .. }), Verb::Work(WorkVerb::Take(take))]
+            if is_sure_take(take) && matches!(take.hold, Hold::Lease(_)) =>
+        {
+            let (queue, job_type) = place(take);
+            Some(BatchKey::CompleteAndTake(queue, job_type))
+        }
         _ => None,
     }
 }
@@ -166,31 +170,36 @@ fn is_sure_take(take: &Take) -> bool {
 }
 
 impl Database {
-    /// Whether a verb of a work queue can go with those of other callers.
-    pub(in crate::store::database) fn goes_in_batch(&self, verb: &Verb, is_claim: bool) -> bool {
-        self.driver.dialect().has_job_batches && lane_of(verb, is_claim).is_some()
+    /// Whether a unit of verbs of work queues can go with those of other callers. The takes of a queue with limits come one after
+    /// the other: a completion does not wait in that line.
+    pub(in crate::store::database) fn goes_in_batch(&self, unit: &[Verb], is_claim: bool) -> bool {
+        self.driver.dialect().has_job_batches
+            && match lane_of(unit, is_claim) {
+                Some(BatchKey::CompleteAndTake(queue, _)) => !self.is_limited(&queue),
+                lane => lane.is_some(),
+            }
     }
 
-    /// Does a verb of a work queue with those of other callers.
+    /// Does a unit with those of other callers.
     pub(in crate::store::database) async fn ask_in_batch(
         self: &Arc<Self>,
-        verb: Verb,
+        unit: Unit,
         claimant: Option<Claimant>,
         work: Option<Work>,
-    ) -> Result<Outcome> {
-        // It checks the size of the body.
-        self.call_context(&verb).await?;
-        let key = lane_of(&verb, claimant.is_some()).ok_or_else(|| damaged("a verb that goes alone is in a batch"))?;
-        let key = match (key, &verb) {
-            (BatchKey::Take(queue, job_type), Verb::Work(WorkVerb::Take(take))) if self.is_limited(&take.queue) => {
-                BatchKey::TakeInLine(queue, job_type)
-            }
-            (key, _) => key,
+    ) -> Result<Vec<Outcome>> {
+        for verb in &unit {
+            // It checks the size of the body.
+            self.call_context(verb).await?;
+        }
+        let key = lane_of(&unit, claimant.is_some()).ok_or_else(|| damaged("a verb that goes alone is in a batch"))?;
+        let key = match key {
+            BatchKey::Take(queue, job_type) if self.is_limited(&queue) => BatchKey::TakeInLine(queue, job_type),
+            key => key,
         };
         let verb_batcher = self.jobs.verb_batcher(key);
         let (_here, caller) = caller::present();
         let (answer, answered) = oneshot::channel();
-        match verb_batcher.batcher.join(Asked { verb, claimant, caller, answer, _work: work }) {
+        match verb_batcher.batcher.join(Asked { unit, claimant, caller, answer, _work: work }) {
             Coming::Waits => {}
             Coming::Leaves(batch) => _ = self.runtime.spawn(self.clone().run_asked(verb_batcher, batch)),
             Coming::LeavesAlone(asked) => _ = self.runtime.spawn(self.clone().run_alone(verb_batcher, asked)),
@@ -214,11 +223,11 @@ impl Database {
     /// Whether a batch of takes in line asks for more jobs than one take may: other hosts wait for its commit.
     fn holds_the_line_for_long(&self, key: &BatchKey, batch: &[Asked]) -> bool {
         let (BatchKey::TakeInLine(queue, _) | BatchKey::Claim(queue, _)) = key else { return false };
-        let count: i64 = batch.iter().filter_map(|asked| take(&asked.verb)).map(|take| take.count).sum();
+        let count: i64 = batch.iter().filter_map(|asked| take(&asked.unit)).map(|take| take.count).sum();
         count > SURE_COUNT && self.is_limited(queue)
     }
 
-    /// Does batch after batch, as long as verbs have gathered meanwhile.
+    /// Does batch after batch, as long as units have gathered meanwhile.
     async fn run_asked(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, mut batch: Vec<Asked>) {
         while !batch.is_empty() {
             let asked = batch.len();
@@ -231,15 +240,15 @@ impl Database {
         }
     }
 
-    /// Does the verb of a caller alone.
+    /// Does the unit of a caller alone.
     async fn run_alone(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, asked: Asked) {
         if verb_batcher.search().is_long() {
             self.ask_together(&verb_batcher, vec![asked]).await;
             return verb_batcher.batcher.lone_is_back();
         }
-        let outcome = self.ask_alone(&asked).await;
+        let outcomes = self.ask_alone(&asked).await;
         verb_batcher.batcher.lone_is_back();
-        self.answer(asked, outcome);
+        self.answer(asked, outcomes);
     }
 
     async fn ask_together(self: &Arc<Self>, verb_batcher: &VerbBatcher, mut batch: Vec<Asked>) {
@@ -262,9 +271,9 @@ impl Database {
                     verb_batcher.search().found(first, start, began, Instant::now());
                 }
                 let mut left = Vec::new();
-                for (asked, outcome) in batch.into_iter().zip(outcomes) {
-                    match outcome {
-                        Some(outcome) => self.answer(asked, Ok(outcome)),
+                for (asked, outcomes) in batch.into_iter().zip(outcomes) {
+                    match outcomes {
+                        Some(outcomes) => self.answer(asked, Ok(outcomes)),
                         None => left.push(asked),
                     }
                 }
@@ -296,7 +305,9 @@ impl Database {
 
     /// Whether a batch takes the jobs of a queue in the order of their ids, and nothing limits that.
     fn is_in_order_of_arrival(&self, key: &BatchKey) -> bool {
-        let (BatchKey::Take(queue, _) | BatchKey::Claim(queue, _)) = key else { return false };
+        let (BatchKey::Take(queue, _) | BatchKey::Claim(queue, _) | BatchKey::CompleteAndTake(queue, _)) = key else {
+            return false;
+        };
         let known = self.definitions.known();
         known.catalog.work_queue(queue).is_some_and(|queue| {
             matches!(queue.settings.order, WorkOrder::Fifo | WorkOrder::Unordered) && !queue.settings.is_limited()
@@ -320,25 +331,64 @@ impl Database {
 
     async fn ask_one_by_one(self: &Arc<Self>, batch: Vec<Asked>) {
         for asked in batch {
-            let outcome = self.ask_alone(&asked).await;
-            self.answer(asked, outcome);
+            let outcomes = self.ask_alone(&asked).await;
+            self.answer(asked, outcomes);
         }
     }
 
-    async fn ask_alone(self: &Arc<Self>, asked: &Asked) -> Result<Outcome> {
-        match asked.claimant {
-            Some(claimant) => self.claim_now(claimant, &asked.verb).await,
-            None => self.clone().alone(asked.verb.clone(), &asked.caller).await,
+    async fn ask_alone(self: &Arc<Self>, asked: &Asked) -> Result<Vec<Outcome>> {
+        let outcome = match (&asked.unit[..], asked.claimant) {
+            ([verb], Some(claimant)) => self.claim_now(claimant, verb).await?,
+            ([verb], None) => self.clone().alone(verb.clone(), &asked.caller).await?,
+            (unit, _) => return self.complete_and_take_alone(unit, &asked.caller).await,
+        };
+        Ok(vec![outcome])
+    }
+
+    /// A completion and the take that follows it, in one call.
+    async fn complete_and_take_alone(self: &Arc<Self>, unit: &[Verb], caller: &Caller) -> Result<Vec<Outcome>> {
+        let (Some((taken, result)), Some(take)) = (completion(unit), take(unit)) else {
+            return Err(damaged("a unit that has no call of its own is in a batch"));
+        };
+        let call = || Call {
+            name: "complete_and_take_job",
+            args: vec![
+                Arg::BigInt(signed(taken.job.0)),
+                Arg::BigInt(signed(taken.token)),
+                verbs::bytes(result),
+                Arg::Text(&take.queue),
+                Arg::BigInt(take.count),
+                verbs::maybe(take.job_type.as_deref()),
+                take.hold.lease_ms().map_or(Arg::Null, Arg::BigInt),
+                Arg::Text(&take.taken_by),
+            ],
+        };
+        let mut tries = Retry::default();
+        loop {
+            let answer = match self.take().await {
+                // As a take alone.
+                Ok(_) if caller.has_left() => return Err(caller::left()),
+                Ok(mut link) => link.call(call()).await,
+                Err(failure) => Err(failure),
+            };
+            match answer {
+                Ok(rows) => {
+                    self.publish_local(&notices_in(&rows), 1).await;
+                    self.jobs_were_asked_for();
+                    return Ok(vec![Outcome::Done, job::jobs(rows)?]);
+                }
+                Err(failure) => tries.after(failure, Repeat::IfUndone).await?,
+            };
         }
     }
 
     /// If its caller has left, the jobs go back.
-    fn answer(self: &Arc<Self>, asked: Asked, outcome: Result<Outcome>) {
-        let outcome = outcome.map(|outcome| UnseenJobs::new(self.clone(), outcome));
-        if let Err(outcome) = asked.answer.send(outcome)
+    fn answer(self: &Arc<Self>, asked: Asked, outcomes: Result<Vec<Outcome>>) {
+        let outcomes = outcomes.map(|outcomes| UnseenJobs::new(self.clone(), outcomes));
+        if let Err(outcomes) = asked.answer.send(outcomes)
             && let Some(Claimant { holder, last_token }) = asked.claimant
         {
-            drop(outcome);
+            drop(outcomes);
             let (database, release) = (self.clone(), Release::unseen(holder, last_token));
             self.runtime.spawn(async move { database.give_back_jobs(release).await });
         }
@@ -347,15 +397,15 @@ impl Database {
 
 /// The call that does a batch.
 fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid, start: Option<i64>) -> Call<'a> {
-    let verbs = || batch.iter().map(|asked| &asked.verb);
-    let maybe_type = |job_type: &'a Option<Arc<str>>| job_type.as_deref().map_or(Arg::Null, Arg::Text);
-    let takes: Vec<&Take> = verbs().filter_map(take).collect();
-    let start = || start.map_or(Arg::Null, Arg::BigInt);
+    let units = || batch.iter().map(|asked| &asked.unit[..]);
+    let takes: Vec<&Take> = units().filter_map(take).collect();
+    let start = start.map_or(Arg::Null, Arg::BigInt);
     let counts = || Column::BigInt(takes.iter().map(|take| Some(take.count)).collect());
+    let leases = || Column::BigInt(takes.iter().map(|take| take.hold.lease_ms()).collect());
     let readers = || Column::Text(takes.iter().map(|take| Some(&*take.taken_by)).collect());
     match key {
         BatchKey::Push(queue) => {
-            let pushes: Vec<&Push> = verbs().filter_map(push).collect();
+            let pushes: Vec<&Push> = units().filter_map(push).collect();
             let columns = vec![
                 Column::Text(pushes.iter().map(|push| Some(&*push.job_type)).collect()),
                 Column::Text(pushes.iter().map(|push| push.key.as_deref()).collect()),
@@ -369,9 +419,11 @@ fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid, start: Option<
             Call { name: "push_job_batch", args: vec![Arg::Text(queue), rows] }
         }
         BatchKey::Take(queue, job_type) | BatchKey::TakeInLine(queue, job_type) => {
-            let leases = Column::BigInt(takes.iter().map(|take| take.hold.lease_ms()).collect());
-            let rows = Arg::Rows { type_name: "take_job_batch_rows", columns: vec![counts(), leases, readers()] };
-            Call { name: "take_job_batch", args: vec![Arg::Text(queue), maybe_type(job_type), rows, start()] }
+            let rows = Arg::Rows { type_name: "take_job_batch_rows", columns: vec![counts(), leases(), readers()] };
+            Call {
+                name: "take_job_batch",
+                args: vec![Arg::Text(queue), verbs::maybe(job_type.as_deref()), rows, start],
+            }
         }
         BatchKey::Claim(queue, job_type) => {
             let claimants = || batch.iter().map(|asked| asked.claimant);
@@ -379,68 +431,93 @@ fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid, start: Option<
             let tokens = Column::BigInt(claimants().map(|claimant| claimant.map(|one| one.last_token)).collect());
             let columns = vec![holders, tokens, counts(), readers()];
             let rows = Arg::Rows { type_name: "claim_job_batch_rows", columns };
-            let args = vec![Arg::Uuid(process), Arg::Text(queue), maybe_type(job_type), rows, start()];
+            let args = vec![Arg::Uuid(process), Arg::Text(queue), verbs::maybe(job_type.as_deref()), rows, start];
             Call { name: "claim_job_batch", args }
         }
-        BatchKey::Complete => {
-            let done: Vec<_> = verbs().filter_map(completion).collect();
-            let columns = vec![
-                Column::BigInt(done.iter().map(|(taken, _)| Some(signed(taken.job.0))).collect()),
-                Column::BigInt(done.iter().map(|(taken, _)| Some(signed(taken.token))).collect()),
-                Column::Bytes(done.iter().map(|(_, result)| (*result).clone()).collect()),
-            ];
-            let rows = Arg::Rows { type_name: "complete_job_batch_rows", columns };
-            Call { name: "complete_job_batch", args: vec![rows] }
+        BatchKey::Complete => Call { name: "complete_job_batch", args: vec![completed(batch)] },
+        BatchKey::CompleteAndTake(queue, job_type) => {
+            let columns = vec![counts(), leases(), readers()];
+            let rows = Arg::Rows { type_name: "take_job_batch_rows", columns };
+            let args = vec![completed(batch), Arg::Text(queue), verbs::maybe(job_type.as_deref()), rows, start];
+            Call { name: "complete_and_take_job_batch", args }
         }
     }
 }
 
-fn push(verb: &Verb) -> Option<&Push> {
-    if let Verb::Work(WorkVerb::Push(push)) = verb { Some(push) } else { None }
+/// The completions of a batch.
+fn completed(batch: &[Asked]) -> Arg<'_> {
+    let done: Vec<_> = batch.iter().filter_map(|asked| completion(&asked.unit)).collect();
+    let columns = vec![
+        Column::BigInt(done.iter().map(|(taken, _)| Some(signed(taken.job.0))).collect()),
+        Column::BigInt(done.iter().map(|(taken, _)| Some(signed(taken.token))).collect()),
+        Column::Bytes(done.iter().map(|(_, result)| (*result).clone()).collect()),
+    ];
+    Arg::Rows { type_name: "complete_job_batch_rows", columns }
 }
 
-fn take(verb: &Verb) -> Option<&Take> {
-    if let Verb::Work(WorkVerb::Take(take)) = verb { Some(take) } else { None }
+fn push(unit: &[Verb]) -> Option<&Push> {
+    if let [Verb::Work(WorkVerb::Push(push))] = unit { Some(push) } else { None }
 }
 
-fn completion(verb: &Verb) -> Option<(&crate::protocol::work::TakenJob, &crate::protocol::Body)> {
-    if let Verb::Work(WorkVerb::Complete { taken, result }) = verb { Some((taken, result)) } else { None }
+fn take(unit: &[Verb]) -> Option<&Take> {
+    if let [.., Verb::Work(WorkVerb::Take(take))] = unit { Some(take) } else { None }
 }
 
-/// The outcomes of a batch of so many verbs; `None` for one that is to be done alone.
-fn outcomes(key: &BatchKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Option<Outcome>>> {
+fn completion(unit: &[Verb]) -> Option<(&TakenJob, &Body)> {
+    if let [Verb::Work(WorkVerb::Complete { taken, result }), ..] = unit { Some((taken, result)) } else { None }
+}
+
+/// The outcomes of a batch of so many units; `None` for one that is to be done alone.
+fn outcomes(key: &BatchKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Option<Vec<Outcome>>>> {
     match key {
         BatchKey::Push(_) => {
             let mut outcomes: Vec<_> = std::iter::repeat_with(|| None).take(count).collect();
             for row in &rows {
                 let job = u64::try_from(Row(row).int("job_id")?).map_err(|_| damaged("a job has a negative id"))?;
-                outcomes[place(row, count)?] = Some(Outcome::Pushed { job: Some(JobId(job)), is_new: true });
+                outcomes[place(row, count)?] = Some(vec![Outcome::Pushed { job: Some(JobId(job)), is_new: true }]);
             }
             Ok(outcomes)
         }
         BatchKey::Take(..) | BatchKey::TakeInLine(..) | BatchKey::Claim(..) => {
-            let mut shares: Vec<Vec<Job>> = std::iter::repeat_with(Vec::new).take(count).collect();
-            for row in rows.into_iter().filter(|row| Row(row).has("job_id")) {
-                let place = place(&row, count)?;
-                shares[place].push(job::job(row)?);
-            }
-            Ok(shares.into_iter().map(|jobs| Some(Outcome::Jobs(jobs))).collect())
+            let shares = shares(count, rows)?;
+            Ok(shares.into_iter().map(|jobs| Some(vec![Outcome::Jobs(jobs)])).collect())
         }
         BatchKey::Complete => {
-            let mut outcomes: Vec<_> = std::iter::repeat_with(|| Some(Outcome::Done)).take(count).collect();
+            let mut outcomes: Vec<_> = std::iter::repeat_with(|| Some(vec![Outcome::Done])).take(count).collect();
             for row in rows.iter().filter(|row| Row(row).has("item")) {
                 outcomes[place(row, count)?] = None;
             }
             Ok(outcomes)
         }
+        BatchKey::CompleteAndTake(..) => {
+            let mut is_refused = vec![false; count];
+            for row in rows.iter().filter(|row| Row(row).has("item") && !Row(row).has("job_id")) {
+                is_refused[place(row, count)?] = true;
+            }
+            let done = |jobs| vec![Outcome::Done, Outcome::Jobs(jobs)];
+            let shares = shares(count, rows)?.into_iter().zip(is_refused);
+            Ok(shares.map(|(jobs, is_refused)| (!is_refused).then(|| done(jobs))).collect())
+        }
     }
 }
 
+/// The jobs of each caller of a batch.
+fn shares(count: usize, rows: Vec<SqlRow>) -> Result<Vec<Vec<Job>>> {
+    let mut shares: Vec<Vec<Job>> = std::iter::repeat_with(Vec::new).take(count).collect();
+    for row in rows.into_iter().filter(|row| Row(row).has("job_id")) {
+        let place = place(&row, count)?;
+        shares[place].push(job::job(row)?);
+    }
+    Ok(shares)
+}
+
 /// The number of the first job of a batch of takes in which every caller got all that it asked for.
-fn first_job(batch: &[Asked], outcomes: &[Option<Outcome>]) -> Option<i64> {
+fn first_job(batch: &[Asked], outcomes: &[Option<Vec<Outcome>>]) -> Option<i64> {
     let mut first = None;
-    for (asked, outcome) in batch.iter().zip(outcomes) {
-        let (Some(take), Some(Outcome::Jobs(jobs))) = (take(&asked.verb), outcome) else { return None };
+    for (asked, outcomes) in batch.iter().zip(outcomes) {
+        let (Some(take), Some([.., Outcome::Jobs(jobs)])) = (take(&asked.unit), outcomes.as_deref()) else {
+            return None;
+        };
         if i64::try_from(jobs.len()).is_ok_and(|taken| taken < take.count) {
             return None;
         }

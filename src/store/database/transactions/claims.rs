@@ -197,8 +197,11 @@ impl Database {
         claims.open.get_or_insert_with(|| self.holders.open(claims.holder));
         claims.is_uncertain = true;
         let claimant = Claimant { holder: claims.holder, last_token: claims.last_token };
-        let outcome = match self.goes_in_batch(&verb, true) {
-            true => self.ask_in_batch(verb, Some(claimant), None).await?,
+        let outcome = match self.goes_in_batch(std::slice::from_ref(&verb), true) {
+            true => {
+                let outcomes = self.ask_in_batch(vec![verb], Some(claimant), None).await?;
+                outcomes.into_iter().next().unwrap_or(Outcome::Done)
+            }
             false => self.claim_alone(claimant, verb).await?,
         };
         claims.is_uncertain = false;

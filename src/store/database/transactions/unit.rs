@@ -43,6 +43,10 @@ impl Database {
         unit.iter().try_for_each(Verb::check_texts)?;
         self.before_work().await?;
         if unit.len() > 1 {
+            if self.goes_in_batch(&unit, false) {
+                let unit = unit.into_iter().map(normalise_empty_body).collect();
+                return self.ask_in_batch(unit, None, Some(work)).await;
+            }
             let done = self.transact_detached(unit, None, work).await?;
             return Ok(done.take().unwrap_or_default());
         }
@@ -60,7 +64,9 @@ impl Database {
             }
             verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_in_batch(verb, work).await?,
             verb if self.goes_with_dialogs(&verb) => self.begin_or_end_in_batch(verb, work).await?,
-            verb if self.goes_in_batch(&verb, false) => self.ask_in_batch(verb, None, Some(work)).await?,
+            verb if self.goes_in_batch(std::slice::from_ref(&verb), false) => {
+                return self.ask_in_batch(vec![verb], None, Some(work)).await;
+            }
             verb => {
                 let (_here, caller) = caller::present();
                 self.detached(|database| async move {

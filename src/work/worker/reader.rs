@@ -1,0 +1,437 @@
+//! A reader of a worker: takes a job, runs the handler on it, reports it, and takes the next.
+
+use super::{Choices, Context, Counters, Worker};
+use crate::act::Act;
+use crate::activation::{HandlerResult, Session};
+use crate::broker::Broker;
+use crate::error::{Code, Error, Result};
+use crate::protocol::definition::WorkNumber;
+use crate::protocol::work::{AfterFailure, Job, TakenJob};
+use crate::receive::strategy::Strategy;
+use crate::receive::{Deadline, next_by};
+use crate::time::Timestamp;
+use crate::tx::Tx;
+use crate::work::strategic::Takes;
+use crate::work::{JobFilter, TakeJobs};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long a reader pauses after the store has failed, before it takes again.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// How long one take waits before it looks whether the worker is to stop; the stop itself ends it at once.
+const TAKE_WAIT: Duration = Duration::from_secs(60);
+
+/// How long an activated reader waits for its next job before it leaves; as that of a queue of messages.
+const IDLE_WAIT: Duration = Duration::from_millis(500);
+
+/// How long a report waits before it is made again.
+const PAUSE_BEFORE_REPORT: Duration = Duration::from_millis(50);
+
+/// Set between the taking of a job and its handler.
+const BEFORE_HANDLER: &str = "dialoq_before_handler";
+
+/// One reader of a worker.
+pub(super) struct Reader<T> {
+    worker: Arc<Worker<T>>,
+    stopped: watch::Receiver<bool>,
+    counters: Arc<Counters>,
+    /// Of an activated reader.
+    session: Option<Session>,
+    strategy: Option<tokio::sync::Mutex<Box<dyn Strategy>>>,
+}
+
+/// How an attempt ended.
+enum Ended {
+    Done(Option<Vec<u8>>),
+    Failed(String, AfterFailure),
+}
+
+impl<T: Send + 'static> Reader<T> {
+    pub(super) fn new(
+        worker: &Arc<Worker<T>>,
+        stopped: watch::Receiver<bool>,
+        counters: &Arc<Counters>,
+        session: Option<Session>,
+    ) -> Self {
+        let strategy = worker.strategy.as_ref().map(|make| tokio::sync::Mutex::new(make()));
+        Self { worker: worker.clone(), stopped, counters: counters.clone(), session, strategy }
+    }
+
+    /// Works until the worker stops.
+    pub(super) async fn run(self) {
+        while !*self.stopped.borrow() {
+            let mut stopped = self.stopped.clone();
+            if let Err(error) = caught(self.turn()).await {
+                if error.code() == Code::STORE_CLOSED {
+                    return;
+                }
+                tracing::warn!(queue = self.worker.queue.name(), %error, "a reader of a work queue could not go on; it tries again");
+                tokio::select! {
+                    _ = stopped.wait_for(|stopped| *stopped) => {}
+                    () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => {}
+                }
+            }
+        }
+    }
+
+    /// Works until no job comes, or the reader is to leave.
+    pub(super) async fn run_while_busy(self) -> HandlerResult {
+        let is_surplus = || self.session.as_ref().is_some_and(Session::is_surplus);
+        while !*self.stopped.borrow() && !is_surplus() {
+            if !self.turn().await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a job and handles it; false if none came.
+    async fn turn(&self) -> Result<bool> {
+        if self.worker.in_transactions { self.in_transaction().await } else { self.leased().await }
+    }
+
+    /// The take of one job.
+    fn wanted<'a>(&self, act: &'a impl Act) -> TakeJobs<'a> {
+        let worker = &self.worker;
+        let mut take = act.take_jobs(worker.queue);
+        if let Some(job_type) = &worker.job_type {
+            take = take.job_type(job_type.clone());
+        }
+        if let Some(lease) = self.own_lease() {
+            take = take.lease(lease);
+        }
+        if let Some(name) = &worker.name {
+            take = take.taken_by(name.clone());
+        }
+        take
+    }
+
+    /// The length of the leases, if it is not that of the queue.
+    fn own_lease(&self) -> Option<Duration> {
+        self.worker.lease.filter(|_| !self.worker.in_transactions)
+    }
+
+    /// Takes one job; `None` if the worker stops or none came.
+    async fn take(&self, act: &impl Act) -> Result<Option<Job>> {
+        let worker = &self.worker;
+        if let Some(session) = &self.session {
+            session.note_receive();
+        }
+        let mut stopped = self.stopped.clone();
+        let taking = async {
+            if let Some(strategy) = &self.strategy {
+                let takes = Takes { lease: self.own_lease(), taken_by: worker.name.clone(), is_single: true };
+                let deadline = Deadline::after(worker.broker.clock(), TAKE_WAIT);
+                let turn = next_by(&takes, act, &mut **strategy.lock().await, deadline).await?;
+                return Ok(turn.and_then(|(_, mut jobs)| jobs.pop()));
+            }
+            let idle = if self.session.is_some() { IDLE_WAIT } else { TAKE_WAIT };
+            Ok(self.wanted(act).wait(idle).await?.pop())
+        };
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => Ok(None),
+            taken = taking => taken,
+        }
+    }
+
+    async fn leased(&self) -> Result<bool> {
+        let mut next = self.take(&self.worker.broker).await?;
+        let has_begun = next.is_some();
+        while let Some(job) = next {
+            next = self.handle_leased(Arc::new(job)).await?;
+        }
+        Ok(has_begun)
+    }
+
+    /// Handles a job and reports it; gives the next one if it was taken with the report.
+    async fn handle_leased(&self, job: Arc<Job>) -> Result<Option<Job>> {
+        let broker = &self.worker.broker;
+        let ended = {
+            let mut handled = std::pin::pin!(self.handle(job.clone(), None));
+            let beating = beat(broker, &job, self.lease(&job));
+            tokio::select! {
+                ended = &mut handled => ended,
+                lost = beating => if self.is_completed(&job, &lost).await {
+                    // By the handler itself, which may go on.
+                    handled.await
+                } else {
+                    self.counters.lost.fetch_add(1, Relaxed);
+                    tracing::warn!(job = job.taken.job.0, error = %lost, "a job was lost while its handler ran");
+                    return Ok(None);
+                }
+            }
+        };
+        let (reason, then) = match ended {
+            Ended::Done(result) => {
+                if self.takes_with_report() {
+                    match self.complete_and_take(&job, result.clone()).await {
+                        Ok(next) => return self.note(&job, Ok(())).map(|_| next),
+                        // As a rule neither was done. The report alone says why, and is made again where that helps.
+                        Err(error) => tracing::debug!(job = job.taken.job.0, %error, "a report took no job with it"),
+                    }
+                }
+                let lease = self.lease(&job);
+                let completed = match self.report(lease, || complete(broker, &job, result.clone())).await {
+                    Err(error) if self.is_completed(&job, &error).await => Ok(()),
+                    completed => completed,
+                };
+                match self.note(&job, completed)? {
+                    None => return Ok(None),
+                    Some(refused) => refused,
+                }
+            }
+            Ended::Failed(reason, then) => (reason, then),
+        };
+        self.note_failure(&job, &reason);
+        let report = || report_failure(broker, &job, reason.clone(), then);
+        match self.report(self.lease(&job), report).await {
+            Err(error) if !is_lost(&error) => Err(error),
+            // A job that was lost meanwhile has failed already.
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Whether a reader takes its next job by the commit that completes the last one. In a queue with limits a take may wait, and
+    /// the report would wait with it.
+    fn takes_with_report(&self) -> bool {
+        let is_to_leave = *self.stopped.borrow() || self.session.as_ref().is_some_and(Session::is_surplus);
+        let catalog = self.worker.broker.catalog();
+        let is_free = catalog.work_queue(self.worker.queue.name()).is_some_and(|queue| !queue.settings.is_limited());
+        !is_to_leave && self.strategy.is_none() && is_free
+    }
+
+    async fn complete_and_take(&self, job: &Job, result: Option<Vec<u8>>) -> Result<Option<Job>> {
+        if let Some(session) = &self.session {
+            session.note_receive();
+        }
+        let take = self.wanted(&self.worker.broker);
+        let take = match result {
+            Some(result) => take.completing_with(job, result),
+            None => take.completing(job),
+        };
+        Ok(take.await?.pop())
+    }
+
+    /// Whether a job that is gone was completed, by its handler; known if its queue has a history.
+    async fn is_completed(&self, job: &Job, lost: &Error) -> bool {
+        if lost.code() != Code::JOB_NOT_FOUND {
+            return false;
+        }
+        let filter = JobFilter { job: Some(job.taken.job), state: Some("done".to_owned()), ..JobFilter::default() };
+        self.worker.broker.finished_jobs(&filter, 1).await.is_ok_and(|done| !done.is_empty())
+    }
+
+    async fn in_transaction(&self) -> Result<bool> {
+        let tx = Arc::new(self.worker.broker.begin().await?);
+        let job = match self.take(&*tx).await? {
+            Some(job) => job,
+            // A take that the stop has cut off may have taken a job all the same. A rollback would be a failed attempt, although no
+            // handler has seen the job.
+            None => match tx.abandoned_jobs().await.pop() {
+                Some(job) => job,
+                None => return Ok(false),
+            },
+        };
+        let job = Arc::new(job);
+        tx.savepoint(BEFORE_HANDLER).await?;
+        let ended = self.handle(job.clone(), Some(tx.clone())).await;
+        let Some(tx) = Arc::into_inner(tx) else {
+            self.note_failure(&job, "its handler kept the transaction; the job is given back when it lets go");
+            return Ok(true);
+        };
+        let (reason, then) = match ended {
+            Ended::Done(result) => {
+                let completed = match complete(&tx, &job, result).await {
+                    // The transaction holds the job, so only its handler can have reported it.
+                    Err(error) if [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN].contains(&error.code()) => Ok(()),
+                    completed => completed,
+                };
+                match completed {
+                    Ok(()) => return self.note(&job, tx.commit().await).map(|_| true),
+                    Err(error) => match self.note(&job, Err(error))? {
+                        None => return Ok(true),
+                        Some(refused) => refused,
+                    },
+                }
+            }
+            Ended::Failed(reason, then) => (reason, then),
+        };
+        self.note_failure(&job, &reason);
+        // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
+        tx.rollback_to(BEFORE_HANDLER).await?;
+        report_failure(&tx, &job, reason, then).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Runs the handler on one job.
+    async fn handle(&self, job: Arc<Job>, tx: Option<Arc<Tx>>) -> Ended {
+        let choices = Arc::<Mutex<Choices>>::default();
+        let worker = self.worker.clone();
+        let chosen = choices.clone();
+        // A task of its own, so that a panic of the handler or of the decoding is an error here.
+        let mut running = tokio::spawn(async move {
+            let value = match job.decode(worker.queue) {
+                Ok(value) => value,
+                Err(error) => {
+                    // It will not decode the next time either.
+                    chosen.lock().unwrap_or_else(PoisonError::into_inner).after_failure = Some(AfterFailure::Dead);
+                    return Err(error.to_string());
+                }
+            };
+            (worker.handler)(Context { broker: worker.broker.clone(), job, tx, choices: chosen }, value).await
+        });
+        let _aborts = AbortOnDrop(running.abort_handle());
+        let reason = match (&mut running).await {
+            Ok(Ok(())) => {
+                return Ended::Done(choices.lock().unwrap_or_else(PoisonError::into_inner).result.take());
+            }
+            Ok(Err(reason)) => shortened(reason),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => shortened(panic_text(&*panic)),
+                Err(_) => "its handler was ended with the runtime".to_owned(),
+            },
+        };
+        let then = choices.lock().unwrap_or_else(PoisonError::into_inner).after_failure;
+        Ended::Failed(reason, then.unwrap_or(AfterFailure::Policy))
+    }
+
+    fn lease(&self, job: &Job) -> Duration {
+        let of_queue = || {
+            let catalog = self.worker.broker.catalog();
+            let queue = catalog.work_queue(&job.queue);
+            queue.map_or(60_000, |queue| queue.settings.get(WorkNumber::LeaseMs)).unsigned_abs()
+        };
+        self.worker.lease.unwrap_or_else(|| Duration::from_millis(of_queue()))
+    }
+
+    /// Makes a report on a leased job again while it may succeed, for the length of a lease at most: if another session holds the
+    /// row of the job, as a take on a server does to its commit, or if the server or the owner of the file has gone for a moment.
+    /// A job whose handler had succeeded came back at the end of its lease, or was dead. A report may be made twice, because of its
+    /// token. A reader that is to stop does not wait for a server.
+    async fn report<R, F: Future<Output = Result<R>>>(&self, lease: Duration, report: impl Fn() -> F) -> Result<R> {
+        let begun = tokio::time::Instant::now();
+        loop {
+            let error = match report().await {
+                Err(error) if begun.elapsed() < lease => error,
+                done => return done,
+            };
+            let is_given_up = match error.code() {
+                Code::JOB_LOCKED => false,
+                Code::COMMIT_UNKNOWN => *self.stopped.borrow(),
+                _ => !error.is_retryable() || *self.stopped.borrow(),
+            };
+            if is_given_up {
+                return Err(error);
+            }
+            tokio::time::sleep(PAUSE_BEFORE_REPORT).await;
+        }
+    }
+
+    fn note_failure(&self, job: &Job, reason: &str) {
+        self.counters.failed.fetch_add(1, Relaxed);
+        tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, reason, "a job failed");
+    }
+
+    /// Counts a job that is done. A job that was cancelled or lost meanwhile is no failure of the reader. A result that is too
+    /// large is one of the attempt: it is returned, to be reported. Such a job came back at the end of its lease, until it was
+    /// dead, and its error did not name the cause.
+    fn note(&self, job: &Job, reported: Result<()>) -> Result<Option<(String, AfterFailure)>> {
+        match reported {
+            Ok(()) => {
+                self.counters.completed.fetch_add(1, Relaxed);
+                Ok(None)
+            }
+            Err(error) if is_lost(&error) => {
+                self.counters.lost.fetch_add(1, Relaxed);
+                tracing::warn!(job = job.taken.job.0, %error, "a job was lost while its handler ran");
+                Ok(None)
+            }
+            Err(error) if error.code() == Code::MESSAGE_TOO_LARGE => {
+                Ok(Some((shortened(error.to_string()), AfterFailure::Policy)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+async fn complete(act: &impl Act, job: &Job, result: Option<Vec<u8>>) -> Result<()> {
+    match result {
+        Some(result) => act.complete_job_with(job, result).await,
+        None => act.complete_job(job).await,
+    }
+}
+
+/// A pause that no job can have is the handler's error, not the job's: the queue's options decide then.
+async fn report_failure(act: &impl Act, job: &Job, reason: String, then: AfterFailure) -> Result<()> {
+    match act.fail_job_then(job, reason.as_str(), then).await {
+        Err(error) if error.code() == Code::OUT_OF_RANGE => {
+            tracing::warn!(job = job.taken.job.0, %error, "the pause that its handler asked for is not possible");
+            act.fail_job_then(job, reason, AfterFailure::Policy).await.map(drop)
+        }
+        done => done.map(drop),
+    }
+}
+
+/// A panic of a strategy is an error, so that its reader goes on.
+async fn caught<T>(turn: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut turn = std::pin::pin!(turn);
+    std::future::poll_fn(|context| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| {
+            let what = format!("a turn of a reader {}", panicked(&*panic));
+            std::task::Poll::Ready(Err(Error::new(Code::HANDLER_FAILED, what)))
+        })
+    })
+    .await
+}
+
+/// Ends a task that no caller waits for any more.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Prolongs a lease for ever; ends when the job is lost.
+async fn beat(broker: &Broker, job: &Job, lease: Duration) -> Error {
+    let taken: TakenJob = job.taken;
+    // Counted from the taking, and from each request: an answer that takes long must not cost a part of the lease.
+    let lease_us = i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
+    let mut begins = job.lease_until.map_or(broker.clock().now(), |until| Timestamp(until.0.saturating_sub(lease_us)));
+    loop {
+        broker.clock().sleep_until(begins.after(lease / 3)).await;
+        begins = broker.clock().now();
+        match broker.extend_job(taken, Some(lease)).await {
+            Err(error) if is_lost(&error) => return error,
+            // The next beat tries again; there is time for one more.
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+fn is_lost(error: &Error) -> bool {
+    [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN, Code::LEASE_LOST].contains(&error.code())
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    format!("its handler {}", panicked(panic))
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("panicked: {}", text.unwrap_or_default())
+}
+
+/// A reason as the tables keep it.
+fn shortened(reason: String) -> String {
+    reason.replace('\0', "\\0").chars().take(3000).collect()
+}
