@@ -14,7 +14,7 @@ use crate::tx::Tx;
 use crate::work::strategic::Takes;
 use crate::work::{JobFilter, TakeJobs};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -41,6 +41,8 @@ pub(super) struct Reader<T> {
     counters: Arc<Counters>,
     /// Of an activated reader.
     session: Option<Session>,
+    /// The maximum has no room for it.
+    is_surplus: AtomicBool,
     strategy: Option<tokio::sync::Mutex<Box<dyn Strategy>>>,
 }
 
@@ -58,7 +60,14 @@ impl<T: Send + 'static> Reader<T> {
         session: Option<Session>,
     ) -> Self {
         let strategy = worker.strategy.as_ref().map(|make| tokio::sync::Mutex::new(make()));
-        Self { worker: worker.clone(), stopped, counters: counters.clone(), session, strategy }
+        Self {
+            worker: worker.clone(),
+            stopped,
+            counters: counters.clone(),
+            session,
+            is_surplus: AtomicBool::new(false),
+            strategy,
+        }
     }
 
     /// Works until the worker stops.
@@ -80,8 +89,7 @@ impl<T: Send + 'static> Reader<T> {
 
     /// Works until no job comes, or the reader is to leave.
     pub(super) async fn run_while_busy(self) -> HandlerResult {
-        let is_surplus = || self.session.as_ref().is_some_and(Session::is_surplus);
-        while !*self.stopped.borrow() && !is_surplus() {
+        while !self.is_to_leave() {
             if !self.turn().await? {
                 break;
             }
@@ -199,10 +207,19 @@ impl<T: Send + 'static> Reader<T> {
     /// Whether a reader takes its next job by the commit that completes the last one. In a queue with limits a take may wait, and
     /// the report would wait with it.
     fn takes_with_report(&self) -> bool {
-        let is_to_leave = *self.stopped.borrow() || self.session.as_ref().is_some_and(Session::is_surplus);
         let catalog = self.worker.broker.catalog();
         let is_free = catalog.work_queue(self.worker.queue.name()).is_some_and(|queue| !queue.settings.is_limited());
-        !is_to_leave && self.strategy.is_none() && is_free
+        self.strategy.is_none() && is_free && !self.is_to_leave()
+    }
+
+    /// Whether the worker stops, or has no room for this reader. A surplus is asked for once: the answer counts it off.
+    fn is_to_leave(&self) -> bool {
+        if *self.stopped.borrow() || self.is_surplus.load(Relaxed) {
+            return true;
+        }
+        let is_surplus = self.session.as_ref().is_some_and(Session::is_surplus);
+        self.is_surplus.store(is_surplus, Relaxed);
+        is_surplus
     }
 
     async fn complete_and_take(&self, job: &Job, result: Option<Vec<u8>>) -> Result<Option<Job>> {
