@@ -261,6 +261,42 @@ pub(crate) fn a_unique_key_of_a_job_that_is_there_is_answered_at_once(store: Sto
     });
 }
 
+/// A push may wait for another one of its key and find it committed. Its transaction made no job then, and may stay open.
+pub(crate) fn a_push_that_comes_too_late_keeps_no_job_of_its_key(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let mut late = connect(database.url()).await;
+        let other = connect(database.url()).await;
+        let push = "SELECT is_new FROM dialoq.push_job('w', p_unique_key => 'u')";
+        loop {
+            let first = client.transaction().await.unwrap();
+            first.batch_execute(push).await.unwrap();
+            let second = tokio::spawn(async move {
+                late.batch_execute("BEGIN").await.unwrap();
+                (late.query_one(push, &[]).await, late)
+            });
+            let waiting = "SELECT count(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%dialoq.push_job%'";
+            while number(&other, waiting).await == 0 && !second.is_finished() {}
+            first.commit().await.unwrap();
+            let (pushed, session) = second.await.unwrap();
+            late = session;
+            let job = broker.take_jobs(W).lease(SOON).await.unwrap().remove(0);
+            let Ok(pushed) = pushed else {
+                // It has waited in vain for a slow commit.
+                late.batch_execute("ROLLBACK").await.unwrap();
+                broker.complete_job(&job).await.unwrap();
+                continue;
+            };
+            assert!(!pushed.get::<_, bool>(0));
+            let done = tokio::time::timeout(SOON, broker.complete_job(&job)).await;
+            done.expect("a transaction that has pushed nothing holds the job up").unwrap();
+            late.batch_execute("COMMIT").await.unwrap();
+            return;
+        }
+    });
+}
+
 pub(crate) fn a_dropped_queue_of_a_restored_copy_is_cleared(store: Store) {
     on(store, |broker, client, _| async move {
         broker.execute("CREATE WORK QUEUE w; DROP WORK QUEUE w").await.unwrap();

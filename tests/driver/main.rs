@@ -169,6 +169,7 @@ fn main() -> ExitCode {
             the_first_take_after_a_fall_of_the_server_holds_up_no_other a_worker_reports_again_while_another_session_holds_the_row
             a_claim_that_commits_after_its_transaction_goes_back a_take_that_stays_open_keeps_no_job_of_another
             a_unique_key_of_a_job_that_is_there_is_answered_at_once a_dropped_queue_of_a_restored_copy_is_cleared
+            a_push_that_comes_too_late_keeps_no_job_of_its_key
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
             one_damaged_job_of_a_dead_process_keeps_no_other what_has_gone_refuses_no_report
             a_take_that_waits_for_its_turn_begins_with_it;

@@ -51,11 +51,19 @@ BEGIN
             WHERE u.until_at <= p_now;
             v_is_ours := FOUND;
             PERFORM set_config('lock_timeout', v_timeout, true);
-        EXCEPTION WHEN lock_not_available THEN
-            PERFORM dialoq.fail(60043, format('a job with the unique key ''%s'' is being pushed to work queue ''%s''',
-                p_unique_key, q.name));
+            -- Another session has committed one meanwhile, and ON CONFLICT has locked its row. This transaction may stay open, and the
+            -- end of that job would wait for it. The lock goes with the subtransaction.
+            IF NOT v_is_ours THEN
+                RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
+            END IF;
+        EXCEPTION
+            WHEN lock_not_available THEN
+                PERFORM dialoq.fail(60043, format('a job with the unique key ''%s'' is being pushed to work queue ''%s''',
+                    p_unique_key, q.name));
+            WHEN SQLSTATE 'SBZZZ' THEN
+                NULL;
         END;
-        -- If another session has committed one meanwhile, it is read now.
+        -- The job of the other session is read now.
         EXIT WHEN v_is_ours;
     END LOOP;
 END $$;
