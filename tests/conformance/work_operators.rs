@@ -41,3 +41,23 @@ case!(a_job_that_has_changed_since_it_was_looked_at_stays, [243], async |t| {
     t.broker.submit(vec![cancel(Some("ready"), token)]).await?;
     assert_eq!(code(t.broker.perform(cancel(None, token)).await), Code::JOB_NOT_FOUND.0);
 });
+
+case!(a_rate_that_is_altered_wakes_readers_at_its_new_times, [246, 247], async |t| {
+    for (limit, key) in [("RATE_JOBS", ""), ("KEY_RATE_JOBS", "k")] {
+        t.define(&format!("CREATE WORK QUEUE w WITH {limit} = 1, RATE_MS = 40000")).await?;
+        for _ in 0..3 {
+            t.broker.push_job("w", "a").key(key).await?;
+        }
+        assert_eq!(t.broker.take_jobs("w").count(9).await?.len(), 1);
+        let other = t.clone();
+        let mut reader = Box::pin(async move { other.broker.take_jobs("w").wait_forever().await });
+        t.still_waits(&mut reader).await;
+        // One each ten seconds, and the first has gone.
+        t.define(&format!("ALTER WORK QUEUE w WITH {limit} = 4")).await?;
+        t.advance(9).await?;
+        t.still_waits(&mut reader).await;
+        t.advance(1).await?;
+        assert_eq!(reader.await?.len(), 1, "{limit}");
+        t.define("DROP WORK QUEUE w").await?;
+    }
+});

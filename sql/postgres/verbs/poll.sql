@@ -102,6 +102,7 @@ BEGIN
     SELECT b.catalog_version,
         least((SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e),
             (SELECT j.due_at FROM dialoq.job AS j WHERE j.due_at IS NOT NULL AND j.holder IS NULL ORDER BY j.due_at LIMIT 1),
+            (SELECT r.wake_at FROM dialoq.work_rate AS r WHERE r.wake_at IS NOT NULL ORDER BY r.wake_at LIMIT 1),
             (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1)),
         v_queues, v_held_queues, v_has_locked, coalesce(b.manual_now, clock_timestamp())
     FROM dialoq.broker AS b;

@@ -34,6 +34,14 @@ BEGIN
         rate_ms = excluded.rate_ms, key_rate_jobs = excluded.key_rate_jobs,
         max_queue_readers = excluded.max_queue_readers;
     INSERT INTO dialoq.work_limit (queue_id) VALUES (p_queue_id) ON CONFLICT DO NOTHING;
+    -- Readers that wait for a rate are woken at its new times. A row that a take has locked has the times of that take.
+    UPDATE dialoq.work_rate AS r
+    SET wake_at = r.next_take - interval '1 microsecond'
+        * dialoq.rate_burst(CASE WHEN r.is_of_key THEN p_key_rate_jobs ELSE p_rate_jobs END, p_rate_ms)
+    WHERE r.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM dialoq.work_rate AS f
+        WHERE f.queue_id = p_queue_id AND CASE WHEN f.is_of_key THEN p_key_rate_jobs ELSE p_rate_jobs END > 0
+        FOR UPDATE SKIP LOCKED));
     -- HISTORY_ROWS may be lower: the rows are counted again.
     DELETE FROM dialoq.job_history_cut AS c WHERE c.queue_id = p_queue_id;
 EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
