@@ -9,7 +9,6 @@ use crate::protocol::work::{Seen, WorkVerb};
 use crate::store::{SqlRow, SqlValue, WorkTexts};
 use crate::time::Timestamp;
 use serde::Serialize;
-use std::sync::Arc;
 
 /// The jobs that one unit cancels or redrives.
 const AT_ONCE: usize = 500;
@@ -329,7 +328,8 @@ impl Broker {
         // Queue, type and id never change.
         let may_change = filter.state.is_some() || filter.error.is_some() || filter.taken_before.is_some();
         let verb = |job: &JobStatus| {
-            let state = filter.state.as_deref().map(Arc::from);
+            // The state beside the token: an attempt that has ended keeps its token.
+            let state = Some(filter.state.as_deref().unwrap_or(&job.state).into());
             Verb::Work(verb(job.job, may_change.then_some(Seen { state, token: job.token })))
         };
         let mut done = 0;
@@ -340,17 +340,37 @@ impl Broker {
                 // One of them has changed meanwhile: each by itself.
                 Err(error) if is_changed(&error) => {
                     for job in jobs {
-                        match self.submit(vec![verb(job)]).await {
-                            Ok(_) => done += 1,
-                            Err(error) if is_changed(&error) => {}
-                            Err(error) => return Err(error),
-                        }
+                        done += u64::from(self.change_job(filter, job, verb).await?);
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(done)
+    }
+
+    /// Changes a job that a filter has found, if it still matches; whether it did. One whose state has changed since is looked at
+    /// again: a scheduled job of an error is ready now, and its error is the same.
+    async fn change_job(
+        &self,
+        filter: &JobFilter,
+        found: &JobStatus,
+        verb: impl Fn(&JobStatus) -> Verb,
+    ) -> Result<bool> {
+        let mut job = found.clone();
+        loop {
+            match self.submit(vec![verb(&job)]).await {
+                Ok(_) => return Ok(true),
+                Err(error) if error.code() == Code::LEASE_LOST && filter.state.is_none() => {}
+                Err(error) if is_changed(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            let only = JobFilter { job: Some(job.job), ..filter.clone() };
+            match self.jobs(&only, 1).await?.pop() {
+                Some(now) if now.token == job.token && now.state != job.state => job = now,
+                _ => return Ok(false),
+            }
+        }
     }
 
     pub(super) fn work_texts(&self) -> WorkTexts {

@@ -1,11 +1,11 @@
-//! Work queues: what operators do with many jobs that they have looked at. Ours.
+//! Work queues: what operators do with many jobs that they have looked at, and which finished ones they can see. Ours.
 
 use crate::rig::code;
 use dialoq::act::Perform;
 use dialoq::protocol::Verb;
 use dialoq::protocol::work::{Seen, WorkVerb};
-use dialoq::work::JobState;
-use dialoq::{Act, Code};
+use dialoq::work::{AfterFailure, JobFilter, JobState};
+use dialoq::{Act, Code, JobId, Result};
 use std::sync::Arc;
 
 case!(a_job_that_has_changed_since_it_was_looked_at_stays, [243], async |t| {
@@ -40,6 +40,65 @@ case!(a_job_that_has_changed_since_it_was_looked_at_stays, [243], async |t| {
     assert_eq!(code(t.broker.submit(vec![cancel(Some("dead"), token)]).await), Code::LEASE_LOST.0);
     t.broker.submit(vec![cancel(Some("ready"), token)]).await?;
     assert_eq!(code(t.broker.perform(cancel(None, token)).await), Code::JOB_NOT_FOUND.0);
+});
+
+case!(a_job_that_no_longer_matches_its_filter_stays, [243], async |t| {
+    t.define("CREATE WORK QUEUE w WITH RETRY_JITTER_PERCENT = 0").await?;
+    let of_error = |text: &str| JobFilter { error: Some(text.into()), ..JobFilter::default() };
+    let take = async || Ok::<_, dialoq::Error>(t.broker.take_jobs("w").await?.remove(0));
+    t.broker.push_job("w", "a").await?;
+    let first = take().await?;
+    t.advance(1).await?;
+    let hanging = JobFilter { taken_before: Some(t.now()), ..JobFilter::default() };
+    let found = t.broker.jobs(&hanging, 9).await?;
+    assert_eq!(found.len(), 1);
+    t.broker.fail_job(&first, "timeout").await?;
+    assert_eq!(t.broker.cancel_found_jobs(&hanging, &found).await?, 0, "its reader has reported");
+    t.advance(1).await?;
+    let second = take().await?;
+    let found = t.broker.jobs(&of_error("timeout"), 9).await?;
+    t.broker.fail_job_then(&second, "no such address", AfterFailure::RetryInMs(0)).await?;
+    assert_eq!((found.len(), t.broker.cancel_found_jobs(&of_error("timeout"), &found).await?), (1, 0), "another error");
+    t.broker.fail_job_then(&take().await?, "timeout", AfterFailure::RetryInMs(1000)).await?;
+    let found = t.broker.jobs(&of_error("timeout"), 9).await?;
+    t.advance(1).await?;
+    assert_eq!((&*found[0].state, &*t.broker.jobs(&of_error("timeout"), 9).await?[0].state), ("scheduled", "ready"));
+    assert_eq!(t.broker.cancel_found_jobs(&of_error("timeout"), &found).await?, 1, "its error is the same");
+});
+
+case!(a_history_keeps_to_its_bounds, [257], async |t| {
+    t.define("CREATE WORK QUEUE w WITH HISTORY_ROWS = 3, HISTORY_SECONDS = 60").await?;
+    let finish = async |queue: &str| -> Result<JobId> {
+        let job = t.broker.push_job(queue, "a").await?.job.expect("a new job has an id");
+        t.broker.complete_job(&t.broker.take_jobs(queue).await?[0]).await?;
+        Ok(job)
+    };
+    let kept = async |queue: &str| -> Result<Vec<JobId>> {
+        let filter = JobFilter { queue: Some(queue.into()), ..JobFilter::default() };
+        Ok(t.broker.finished_jobs(&filter, 9).await?.iter().map(|job| job.job).collect())
+    };
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(finish("w").await?);
+    }
+    t.advance(10).await?;
+    assert_eq!(kept("w").await?, [ids[4], ids[3], ids[2]]);
+    t.advance(40).await?;
+    let last = finish("w").await?;
+    t.advance(20).await?;
+    assert_eq!(kept("w").await?, [last], "the others are over a minute old");
+    t.advance(50).await?;
+    assert_eq!(kept("w").await?, [], "also if no job finishes any more");
+    // The first job of a queue, and a cut at the moment at which it is just not too old.
+    t.define("CREATE WORK QUEUE v WITH HISTORY_SECONDS = 10").await?;
+    finish("v").await?;
+    for left in [1, 0] {
+        t.advance(10).await?;
+        assert_eq!(kept("v").await?.len(), left);
+    }
+    t.define("CREATE WORK QUEUE u WITH HISTORY = OFF").await?;
+    finish("u").await?;
+    assert_eq!(kept("u").await?, []);
 });
 
 case!(a_rate_that_is_altered_wakes_readers_at_its_new_times, [246, 247], async |t| {
