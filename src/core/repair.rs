@@ -138,6 +138,8 @@ fn highest_id(catalog: &Catalog) -> i32 {
         catalog.priorities.keys().next_back(),
         catalog.xml_schema_collections.keys().next_back(),
         catalog.event_notifications.keys().next_back(),
+        catalog.work_queues.keys().next_back(),
+        catalog.work_schedules.keys().next_back(),
     ];
     last.into_iter().flatten().copied().max().unwrap_or(0)
 }

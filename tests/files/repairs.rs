@@ -5,8 +5,10 @@ use dialoq::internals::store::Store;
 use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::definition::{Definition, QueueEvent, QueueOptions};
 use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb, system};
-use dialoq::{Code, ConversationHandle, GroupId};
+use dialoq::testing::START;
+use dialoq::{Act, Broker, Clock, Code, ConversationHandle, GroupId, OpenOptions};
 use std::path::Path;
+use std::time::Duration;
 
 /// A broker with something in every table: one conversation that lives and, in the transmission queue, one message.
 async fn broker(path: &Path) -> ConversationHandle {
@@ -178,6 +180,61 @@ async fn numbers_above_the_marks_are_not_given_out_again() {
     store.submit(vec![send(handle, "four")]).await.unwrap();
     let received = bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]);
     assert_eq!(received, ["one", "two", "three", "four"]);
+}
+
+/// A queue that got the id of a work queue gave no message, because its depth was that of the work queue.
+#[tokio::test]
+async fn the_id_of_a_work_queue_or_schedule_is_not_given_out_again() {
+    let _limit = crate::limit();
+    for (table, id) in [("dialoq_work_queue", "queue_id"), ("dialoq_work_schedule", "schedule_id")] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let url = format!("sqlite:{}", path.display());
+        let broker = Broker::open(&url).await.unwrap();
+        let work = "CREATE WORK QUEUE jobs; CREATE WORK SCHEDULE daily ON WORK QUEUE jobs WITH CRON = '0 0 * * *'";
+        broker.execute(work).await.unwrap();
+        broker.close().await.unwrap();
+        damage(&path, &format!("update dialoq_broker set next_object_id = (select max({id}) from {table})"));
+        let broker = Broker::open(&url).await.unwrap();
+        let tables: Vec<_> = broker.repairs().iter().map(|repair| repair.table).collect();
+        assert_eq!(tables, ["dialoq_broker"], "{table}");
+        broker.execute("CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT])").await.unwrap();
+        let dialog = broker.begin_dialog("s", "s").await.unwrap();
+        broker.send(dialog, "DEFAULT", "x").await.unwrap();
+        assert!(broker.receive("q").await.unwrap().is_some(), "{table}");
+        broker.close().await.unwrap();
+    }
+}
+
+/// Messages of level 0 were received by no RECEIVE. One above 10 ended a test build.
+#[tokio::test]
+async fn a_definition_whose_level_is_out_of_range_gives_the_nearest_one() {
+    let _limit = crate::limit();
+    let definitions = "CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT]);
+        CREATE BROKER PRIORITY p FOR CONVERSATION SET (PRIORITY_LEVEL = 9);
+        CREATE WORK QUEUE jobs WITH ORDER = PRIORITY;
+        CREATE WORK SCHEDULE often ON WORK QUEUE jobs WITH CRON = '* * * * *', LEVEL = 9";
+    for (written, level) in [(0, 1), (11, 10), (255, 10)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let url = format!("sqlite:{}", path.display());
+        let clock = Clock::manual(START);
+        let open = || Broker::open_with(&url, OpenOptions::new().clock(clock.clone()));
+        let broker = open().await.unwrap();
+        broker.execute(definitions).await.unwrap();
+        broker.close().await.unwrap();
+        damage(&path, &format!("update dialoq_conversation_priority set priority = {written}"));
+        damage(&path, &format!("update dialoq_work_schedule set level = {written}"));
+        let broker = open().await.unwrap();
+        let dialog = broker.begin_dialog("s", "s").await.unwrap();
+        broker.send(dialog, "DEFAULT", "x").await.unwrap();
+        let received = broker.receive("q").await.unwrap().map(|batch| batch.first().priority);
+        assert_eq!(received, Some(level), "{written}");
+        clock.advance(Duration::from_secs(61));
+        let jobs = broker.take_jobs("jobs").wait_forever().await.unwrap();
+        assert_eq!(jobs.first().map(|job| job.level), Some(level), "{written}");
+        broker.close().await.unwrap();
+    }
 }
 
 async fn quarantined(store: &dyn Store) -> Vec<uuid::Uuid> {

@@ -191,7 +191,8 @@ pub(super) fn catalog(connection: &Connection) -> Result<(Catalog, (u64, u64, u6
             contract_id: row.get(2)?,
             local_service_id: row.get(3)?,
             remote_service,
-            level: row.get(5)?,
+            // Of a level out of range no RECEIVE would find the messages.
+            level: row.get::<_, u8>(5)?.clamp(1, 10),
         };
         catalog.priorities.insert(id, Arc::new(priority));
         Ok(())

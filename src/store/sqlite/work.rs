@@ -193,7 +193,8 @@ pub(super) fn work_schedules(connection: &Connection, catalog: &mut Catalog) -> 
             missed,
             job_type: text(7)?,
             key: row.get::<_, Option<String>>(8)?.map(Arc::from),
-            level: row.get(9)?,
+            // Of a level out of range no take would find the jobs.
+            level: row.get::<_, u8>(9)?.clamp(1, 10),
             body: text(10)?,
         };
         catalog.work_schedules.insert(schedule.id, Arc::new(schedule));
