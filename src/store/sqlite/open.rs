@@ -38,17 +38,26 @@ const CACHE_KIB: i32 = 8192;
 /// Statements that are kept prepared: the store's own, of which it has some 80, and the user's.
 const STATEMENTS: usize = 256;
 
-/// The path of a file, whatever folder a process is in.
+/// The most links in a row that are followed to a file that is still to be made: as many as Linux follows.
+const MOST_LINKS: u32 = 40;
+
+/// The path of a file, whatever folder a process is in and by whatever link it is named. A link may name a file that is still
+/// to be made: the lock file and the socket beside the link would be found by no process that comes later.
 pub(super) fn absolute_path(path: &Path) -> PathBuf {
-    std::path::absolute(path)
-        .map(|path| match (path.canonicalize(), path.parent(), path.file_name()) {
-            (Ok(settled), ..) => settled,
-            (Err(_), Some(folder), Some(name)) => {
-                folder.canonicalize().map_or_else(|_| path.clone(), |folder| folder.join(name))
-            }
-            _ => path.clone(),
-        })
-        .unwrap_or_else(|_| path.to_owned())
+    let Ok(mut path) = std::path::absolute(path) else { return path.to_owned() };
+    for _ in 0..MOST_LINKS {
+        if let Ok(settled) = path.canonicalize() {
+            return settled;
+        }
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path };
+        let Ok(folder) = folder.canonicalize() else { return path };
+        let settled = folder.join(name);
+        match std::fs::read_link(&settled) {
+            Ok(target) => path = folder.join(target),
+            Err(_) => return settled,
+        }
+    }
+    path
 }
 
 /// Refuses a visibly unusable file before SQLite or the lock touch it.
@@ -327,6 +336,14 @@ mod tests {
         assert_eq!(absolute_path(&folder.join("b.db")), real.join("a.db"));
         assert_eq!(absolute_path(&link.join("new.db")), real.join("new.db"), "before it is made");
         assert_eq!(absolute_path(&folder.join("nowhere/a.db")), folder.join("nowhere/a.db"));
+        std::os::unix::fs::symlink("link/made later.db", folder.join("c.db")).unwrap();
+        std::os::unix::fs::symlink("../c.db", real.join("d.db")).unwrap();
+        for link in ["c.db", "real/d.db", "link/d.db"] {
+            let found = absolute_path(&folder.join(link));
+            assert_eq!(found, real.join("made later.db"), "{link}: its file is still to be made");
+        }
+        std::os::unix::fs::symlink("e.db", folder.join("e.db")).unwrap();
+        assert_eq!(absolute_path(&folder.join("e.db")), folder.join("e.db"), "a link to itself");
     }
 
     #[test]
