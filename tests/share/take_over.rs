@@ -2,6 +2,7 @@
 
 use crate::{DEFINITIONS, Other, Place, received, run, send};
 use dialoq::{Act, Broker, Code};
+use std::time::Duration;
 
 #[test]
 fn an_obstacle_to_a_take_over_that_passes_is_waited_for() {
@@ -102,6 +103,22 @@ fn a_socket_that_was_deleted_is_made_again() {
         for guest in [&before, &after] {
             send(guest, "through the owner").await.unwrap();
             assert_eq!(received(&owner).await, ["through the owner"]);
+        }
+    });
+}
+
+#[test]
+fn a_lock_file_that_was_deleted_is_made_again() {
+    run(async || {
+        let place = Place::new();
+        let _owner = place.defined().await;
+        let note = place.path.with_extension("db.owner");
+        let text = std::fs::read_to_string(&note).unwrap();
+        let who = text.split(" since").next().unwrap().to_owned();
+        std::fs::remove_file(&note).unwrap();
+        // It keeps other processes from a file that is put in the place of this one, whose log they would read with it.
+        while !std::fs::read_to_string(&note).is_ok_and(|text| text.starts_with(&who) && text.contains("shared")) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
 }

@@ -669,6 +669,12 @@ impl Engine {
         owner.as_ref().is_some_and(Owner::is_at_its_path)
     }
 
+    /// Whether the lock file is still beside the file.
+    pub(super) fn is_announced(&self) -> bool {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        owner.as_ref().is_none_or(Owner::is_announced)
+    }
+
     /// Says in the lock file whether other processes may work through this one.
     pub(super) fn announce(&self, is_shared: bool) {
         let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);

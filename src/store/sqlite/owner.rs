@@ -185,6 +185,11 @@ impl Owner {
         )
     }
 
+    /// Whether the lock file of this process is still beside the database.
+    pub(super) fn is_announced(&self) -> bool {
+        self.note.as_ref().is_some_and(|note| is_at(note, &note_path(&self.database)))
+    }
+
     /// Writes this process's id into the lock file, for other processes, and whether they may work through it; again if
     /// that has changed.
     ///

@@ -114,15 +114,21 @@ pub(super) async fn run(
                 }
                 // It was deleted, or could not be made before. In a folder that was renamed the old one still serves; another
                 // folder of its name belongs to another owner.
+                let engine = &owned.store.engine;
+                if !engine.is_at_its_path() {
+                    continue;
+                }
                 if !listening.as_ref().is_some_and(Listening::is_current)
-                    && owned.store.engine.is_at_its_path()
                     && let Ok(again) = socket::listen(database)
                 {
                     if let Some(old) = &mut listening {
                         old.keep_file();
                     }
                     listening = Some(again);
-                    owned.store.engine.announce(true);
+                    engine.announce(true);
+                } else if !engine.is_announced() {
+                    // Without the lock file, a file that is put in the place of this one gets an owner that reads the log of this one.
+                    engine.announce(listening.is_some());
                 }
             }
         }
