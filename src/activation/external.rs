@@ -230,6 +230,10 @@ impl Serve for Server {
             if !self.program.takes(message) {
                 return Ok(());
             }
+            // One that has ended since its last answer says nothing about this message either.
+            if self.child.as_mut().is_some_and(Child::has_ended) {
+                self.child = None;
+            }
             let of_message = (self.program.mode == Mode::Message).then_some(message);
             while self.child.is_none() {
                 let error = match self.program.spawn(&self.queue, of_message) {
@@ -282,10 +286,18 @@ impl Server {
     }
 
     async fn ask(&mut self, mut child: Child, context: &Context) -> HandlerResult {
-        child.write_line(line_of(context.message())?).await?;
+        let line = line_of(context.message())?;
+        let has_served = child.has_served();
+        let mut answer = child.ask(&line).await;
+        // One that leaves after its last answer says nothing about this message. A program that ended itself after each
+        // message made dead letters of every second one, which it had never seen.
+        if answer.is_err() && has_served && child.has_left() {
+            child = self.program.spawn(&self.queue, None)?;
+            answer = child.ask(&line).await;
+        }
         let mut replies: Vec<Reply> = Vec::new();
         loop {
-            match Line::parse(&child.read_line().await?)? {
+            match Line::parse(&answer?)? {
                 Line::Reply(reply) => replies.push(reply),
                 Line::Commit => break,
                 Line::Rollback(why) => {
@@ -294,6 +306,7 @@ impl Server {
                     return Err(failed(what).into());
                 }
             }
+            answer = child.read_line().await;
         }
         self.child = Some(child);
         for reply in replies {

@@ -4,7 +4,7 @@
 use crate::external::{Log, answer, script, stop};
 use crate::stage::{Stage, failed, soon, until};
 use dialoq::Act;
-use dialoq::activation::Mode;
+use dialoq::activation::{Mode, ReaderEvent};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -118,6 +118,42 @@ staged!(a_stream_whose_program_dies_is_lost_at_once_whatever_holds_its_pipes, as
     soon("the abort", readers.abort()).await;
     let pids = log.lines();
     until("the end of the whole group", || pids.iter().all(|pid| has_ended(pid))).await;
+});
+
+staged!(a_stream_whose_program_ends_between_two_messages_rolls_nothing_back, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
+    let text = r#"echo $$ >> "$0"; read -r line; echo '{"end": true}'; echo '{"commit": true}'"#;
+    let readers = stage.activate("work", script(text, &log).mode(Mode::Stream)).start();
+    let mut events = readers.events();
+    for run in 1..=3 {
+        stage.arrive(1).await;
+        assert!(answer(&stage).await.is_end_dialog());
+        let pids = log.lines();
+        assert_eq!(pids.len(), run);
+        until("the end of the program", || pids.iter().all(|pid| has_ended(pid))).await;
+    }
+    stop(readers).await;
+    while let Some(event) = events.next().await {
+        assert!(!matches!(event, ReaderEvent::HandlerFailed { .. }), "{event:?}");
+    }
+});
+
+staged!(a_stream_whose_program_leaves_after_an_answer_fails_no_message, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
+    // It leaves at once, or when it may have been given the next message already.
+    let text = r#"echo run >> "$0"; read -r line; echo '{"end": true}'; echo '{"commit": true}'
+        [ "$(wc -l < "$0")" -gt 5 ] && sleep 0.05; exit 0"#;
+    let readers = stage.activate("work", script(text, &log).mode(Mode::Stream)).start();
+    let mut events = readers.events();
+    stage.arrive(10).await;
+    for _ in 0..10 {
+        assert!(answer(&stage).await.is_end_dialog());
+    }
+    stop(readers).await;
+    assert_eq!(log.lines().len(), 10);
+    while let Some(event) = events.next().await {
+        assert!(!matches!(event, ReaderEvent::HandlerFailed { .. }), "{event:?}");
+    }
 });
 
 staged!(answers_of_a_stream_before_its_end_count, async |store| {

@@ -227,12 +227,12 @@ impl Child {
 
     /// Writes one line and meanwhile reads the program's output. Otherwise a program that fills its output pipe before
     /// it has read its input would wait for us while we wait for it.
-    pub(super) async fn write_line(&mut self, line: Vec<u8>) -> Result<()> {
+    async fn write_line(&mut self, line: &[u8]) -> Result<()> {
         self.refuse_extra_output().await?;
         self.answered = 0;
         let Self { name, process, input, output, early, .. } = self;
         let mut write = pin!(async {
-            input.write_all(&line).await?;
+            input.write_all(line).await?;
             input.flush().await
         });
         let written = loop {
@@ -318,6 +318,28 @@ impl Child {
                 }
             }
         }
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&mut self) -> bool {
+        matches!(self.process.leader().try_wait(), Ok(Some(_)))
+    }
+
+    /// Whether it has answered a message.
+    pub(super) fn has_served(&self) -> bool {
+        self.answered > 0
+    }
+
+    /// Whether it has ended with exit code 0, and has said nothing about the message that it was given last.
+    pub(super) fn has_left(&mut self) -> bool {
+        let is_silent = self.answered == 0 && self.early.len() == 0;
+        is_silent && matches!(self.process.leader().try_wait(), Ok(Some(status)) if status.success())
+    }
+
+    /// Writes a message, and gives the first line of the answer.
+    pub(super) async fn ask(&mut self, message: &[u8]) -> Result<String> {
+        self.write_line(message).await?;
+        self.read_line().await
     }
 
     /// Ends its input and lets it leave; kills it if it does not.
