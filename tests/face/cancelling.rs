@@ -94,3 +94,23 @@ async fn rolling_back_gives_up_a_verb_that_waits_for_a_lock() {
     holder.commit().await.unwrap();
     assert_eq!(broker.receive("server").await.unwrap().unwrap().len(), 1);
 }
+
+/// A call that is dropped runs on, so a statement that does not end runs as long as its transaction.
+#[tokio::test]
+async fn a_statement_that_does_not_end_is_stopped_when_its_transaction_is_dropped() {
+    let _limit = crate::limit();
+    const ENDLESS: &str = "insert into t with recursive r (n) as (select 1 union all select n + 1 from r) \
+                           select n from r where n < 0";
+    let broker = rig().await;
+    broker.sql("create table t (n integer)", ()).await.unwrap();
+    let tx = broker.begin().await.unwrap();
+    let moment = Duration::from_millis(50);
+    assert!(tokio::time::timeout(moment, tx.sql(ENDLESS, ()).into_future()).await.is_err());
+    let other = broker.sql("insert into t values (1)", ());
+    assert!(tokio::time::timeout(moment, other).await.is_err(), "it holds up all writers");
+    drop(tx);
+    let other = broker.sql("insert into t values (2)", ());
+    tokio::time::timeout(SOON, other).await.expect("the writer is free").unwrap();
+    let rows = broker.query("select n from t", ()).await.unwrap().rows;
+    assert_eq!(rows.len(), 1, "the caller of the other one had gone before it ran");
+}
