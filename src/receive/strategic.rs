@@ -227,8 +227,10 @@ mod tests {
     use crate::act::Act;
     use crate::define::Level;
     use crate::error::Code;
+    use crate::id::ConversationHandle;
     use crate::receive::strategy::{
-        aging, by_contract, drain_high_then_one_low, drain_one_conversation, dual_queue_loop, dual_queue_loop_classic,
+        Share, aging, by_contract, drain_high_then_one_low, drain_one_conversation, dual_queue_loop,
+        dual_queue_loop_classic, weighted,
     };
     use crate::testing::TestBroker;
     use tokio_stream::StreamExt;
@@ -250,8 +252,12 @@ mod tests {
         broker
     }
 
+    async fn dialog(broker: &TestBroker, to: &str, contract: &str) -> ConversationHandle {
+        broker.begin_dialog("source", to.to_owned()).contract(contract.to_owned()).await.unwrap()
+    }
+
     async fn send(broker: &TestBroker, to: &str, contract: &str, bodies: &[&str]) {
-        let dialog = broker.begin_dialog("source", to.to_owned()).contract(contract.to_owned()).await.unwrap();
+        let dialog = dialog(broker, to, contract).await;
         for body in bodies {
             broker.send(dialog, "DEFAULT", *body).await.unwrap();
         }
@@ -347,6 +353,30 @@ mod tests {
         assert_eq!(next(&mut turns).await.1, ["l2"]);
         assert_eq!(next(&mut turns).await.1, ["l3"]);
         assert_eq!(next(&mut turns).await.1, ["h5"]);
+    }
+
+    #[tokio::test]
+    async fn a_message_counts_at_the_highest_level_of_its_group() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        let (low, high) = (dialog(&broker, "both", "routine").await, dialog(&broker, "both", "urgent").await);
+        let mut sides = Vec::new();
+        for dialog in [high, low] {
+            broker.send(dialog, "DEFAULT", "first").await.unwrap();
+            sides.push(broker.receive("both").await.unwrap().unwrap());
+        }
+        broker.move_conversation(sides[1].first().handle(), sides[0].group()).await.unwrap();
+        broker.send(low, "DEFAULT", "l").await.unwrap();
+        for body in ["h1", "h2", "h3", "h4", "h5"] {
+            broker.send(high, "DEFAULT", body).await.unwrap();
+        }
+        let classes = [Share::levels("urgent", "both", 8..=10, 1), Share::levels("routine", "both", 1..=7, 1)];
+        let mut turns = broker.receive_by(weighted(classes)).unwrap();
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            order.extend(next(&mut turns).await.1);
+        }
+        assert_eq!(order, ["h1", "h2", "h3", "h4", "h5", "l"], "no class of lower levels has messages before");
     }
 
     #[tokio::test]

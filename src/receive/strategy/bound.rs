@@ -10,7 +10,8 @@ use std::time::Duration;
 pub enum Bound {
     /// No bound: a class can be starved for ever.
     None,
-    /// In any so many receives in a row, a class that has messages throughout is served at least its weight.
+    /// In any so many receives in a row, a class that has messages on offer throughout is served at least its weight. A
+    /// message is on offer while no other reader holds its group, at the highest level of that group's messages.
     Window {
         /// The length of the window: the sum of the weights.
         receives: u64,
@@ -19,7 +20,8 @@ pub enum Bound {
     },
     /// A message of level `l` is overtaken by a newer one only if that one was enqueued within `(10 - l) * per_level`
     /// after it; in addition at most once by each other level. If a receive of its level passed it over because it was
-    /// not on offer, it counts as enqueued then: another reader held it, its group paused, or it had another level.
+    /// not on offer, it counts as enqueued then: another reader held it, its group paused or had messages of another
+    /// conversation before it, or it had another level.
     Age {
         /// The waiting time that makes up for one level.
         per_level: Duration,
