@@ -318,11 +318,11 @@ impl Broker {
                     format!("receive from it, or run `dialoq activate {} --exec PROGRAM`", queue.name),
                 ),
             },
-            (running, _) => reasons.notes(
-                ReasonKind::Readers,
-                format!("{running} readers run, and {waits} sessions wait in a RECEIVE"),
-                "",
-            ),
+            (running, _) => {
+                let runs = if running == 1 { "1 reader runs".to_owned() } else { format!("{running} readers run") };
+                let wait = if waits == 1 { "1 session waits".to_owned() } else { format!("{waits} sessions wait") };
+                reasons.notes(ReasonKind::Readers, format!("{runs}, and {wait} in a RECEIVE"), "");
+            }
         }
     }
 
