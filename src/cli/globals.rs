@@ -1,6 +1,7 @@
 //! The options of every command, and what they open.
 
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use super::output::Output;
 use clap::Args;
 use dialoq::catalog::Catalog;
@@ -47,6 +48,12 @@ impl Globals {
     /// Opens the broker of an existing database.
     pub(super) async fn open(&self) -> Result<Broker, Failure> {
         self.open_with(false).await
+    }
+
+    /// The same, unless a stop is requested before: an opening may wait for an owner that does not answer.
+    pub(super) async fn open_unless(&self, interrupt: &Interrupt) -> Result<Broker, Failure> {
+        let opened = interrupt.unless_requested(self.open()).await?;
+        opened.ok_or_else(|| Failure::Interrupted("interrupted".into()))
     }
 
     /// Opens the broker; makes its database if there is none.

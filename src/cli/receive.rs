@@ -59,7 +59,7 @@ impl Receive {
         output: &Output,
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
-        let broker = globals.open().await?;
+        let broker = globals.open_unless(interrupt).await?;
         let mut received = 0;
         let done = self.take(&broker, output, interrupt, &mut received).await;
         broker.close().await?;

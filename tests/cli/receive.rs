@@ -116,3 +116,27 @@ fn a_conversation_is_followed_to_its_end() {
     assert_eq!(shop.json(&follow).len(), 1, "the EndDialog");
     assert!(shop.fails(1, &follow).contains("8426"), "one that has ended before is an error");
 }
+
+/// An opening waits ten seconds for an owner that does not answer.
+#[test]
+fn an_opening_that_waits_is_given_up_by_ctrl_c() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let mut owner = shop.start(&["receive", "checkout", "--follow"]);
+    owner.until_exists(&shop.path("shop.db.socket"));
+    owner.signal("STOP");
+    let send: Vec<&str> = SEND_ORDER.iter().copied().chain(["{}"]).collect();
+    for command in [
+        &["receive", "orders"][..],
+        &send,
+        &["activate", "orders", "--exec", "true"],
+        &["work", "run", "jobs", "--exec", "true"],
+        &["work", "push", "jobs", "{}"],
+    ] {
+        let mut running = shop.start(command);
+        running.until_it_listens();
+        running.interrupt();
+        let (code, error) = running.end();
+        assert!(code == Some(130) && error.starts_with("interrupted"), "{command:?}: {code:?}, {error}");
+    }
+}

@@ -107,7 +107,7 @@ impl Send {
             source = self.source() => source?,
             () = interrupt.requested() => return Err(Failure::Interrupted("interrupted; nothing was sent".into())),
         };
-        let broker = globals.open().await?;
+        let broker = globals.open_unless(interrupt).await?;
         let mut sender = Sender::new(self, &broker, output);
         let done = sender.send_all(source, interrupt).await;
         let deliveries = sender.look().await;

@@ -61,9 +61,7 @@ impl Push {
         output: &Output,
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
-        let Some(broker) = interrupt.unless_requested(globals.open()).await? else {
-            return Err(Failure::Interrupted("interrupted".into()));
-        };
+        let broker = globals.open_unless(interrupt).await?;
         let done = match &self.body {
             Some(body) => {
                 let push = async { print(output, self.options(broker.push_job(&self.queue, body)).await?) };

@@ -63,7 +63,7 @@ impl Run {
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
         Program::new(&self.exec).check().map_err(|error| without_path(error, &self.exec))?;
-        let broker = globals.open().await?;
+        let broker = globals.open_unless(interrupt).await?;
         if broker.catalog().work_queue(&self.queue).is_none() {
             // The refusal of a take, before any program is started.
             use dialoq::Act;
