@@ -1,9 +1,9 @@
 //! Work queues: what operators do with many jobs that they have looked at, and which finished ones they can see. Ours.
 
-use crate::rig::code;
+use crate::rig::{Rig, code};
 use dialoq::act::Perform;
 use dialoq::protocol::Verb;
-use dialoq::protocol::work::{Seen, WorkVerb};
+use dialoq::protocol::work::{Hold, Seen, Take, TakeFrom, TakenJob, WorkVerb};
 use dialoq::work::{AfterFailure, JobFilter, JobState};
 use dialoq::{Act, Code, JobId, Result};
 use std::sync::Arc;
@@ -66,6 +66,27 @@ case!(a_job_that_no_longer_matches_its_filter_stays, [243], async |t| {
     assert_eq!(t.broker.cancel_found_jobs(&of_error("timeout"), &found).await?, 1, "its error is the same");
 });
 
+case!(a_take_whose_unit_is_refused_leaves_no_trace, [243, 244], async |t| {
+    t.define("CREATE WORK QUEUE w").await?;
+    t.broker.push_job("w", "a").await?;
+    let take = Take {
+        queue: "w".into(),
+        count: 1,
+        job_type: None,
+        from: TakeFrom::Any,
+        hold: Hold::Lease(None),
+        taken_by: "reader".into(),
+    };
+    let stranger = TakenJob { job: JobId(7_000), token: 7 };
+    let refused = Verb::Work(WorkVerb::Complete { taken: stranger, result: None });
+    let unit = vec![Verb::Work(WorkVerb::Take(Box::new(take))), refused];
+    assert_eq!(code(t.broker.submit(unit).await), Code::JOB_NOT_FOUND.0);
+    let ready = JobFilter { state: Some("ready".into()), ..JobFilter::default() };
+    let found = t.broker.jobs(&ready, 9).await?;
+    assert_eq!((found.len(), found[0].attempts, found[0].token), (1, 0, 0));
+    assert_eq!(t.broker.cancel_found_jobs(&ready, &found).await?, 1, "it is as it was found");
+});
+
 case!(a_history_keeps_to_its_bounds, [257], async |t| {
     t.define("CREATE WORK QUEUE w WITH HISTORY_ROWS = 3, HISTORY_SECONDS = 60").await?;
     let finish = async |queue: &str| -> Result<JobId> {
@@ -99,6 +120,24 @@ case!(a_history_keeps_to_its_bounds, [257], async |t| {
     t.define("CREATE WORK QUEUE u WITH HISTORY = OFF").await?;
     finish("u").await?;
     assert_eq!(kept("u").await?, []);
+});
+
+case!(a_history_that_is_bounded_anew_or_opened_again_is_cut, [257], async |t| {
+    t.define("CREATE WORK QUEUE w WITH HISTORY_SECONDS = 60").await?;
+    for _ in 0..3 {
+        t.broker.push_job("w", "a").await?;
+        t.broker.take_jobs("w").pop().await?;
+    }
+    let kept = async |t: &Rig| Ok::<_, dialoq::Error>(t.broker.finished_jobs(&JobFilter::default(), 9).await?.len());
+    t.advance(10).await?;
+    t.define("ALTER WORK QUEUE w WITH HISTORY_ROWS = 2").await?;
+    t.advance(1).await?;
+    assert_eq!(kept(&t).await?, 2);
+    let t = t.restart_after(40).await?;
+    t.advance(1).await?;
+    assert_eq!(kept(&t).await?, 2, "they are 52 s old");
+    t.advance(20).await?;
+    assert_eq!(kept(&t).await?, 0, "though no job has finished since");
 });
 
 case!(a_rate_that_is_altered_wakes_readers_at_its_new_times, [246, 247], async |t| {

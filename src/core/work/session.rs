@@ -24,6 +24,8 @@ pub(in crate::core) enum WorkOp {
     Take {
         job: u32,
         token: u64,
+        /// Of the taking before; 0 if there was none.
+        token_before: u64,
         change: Option<Box<WorkChange>>,
     },
     Complete {
@@ -131,7 +133,7 @@ impl Core {
     pub(in crate::core) fn apply_work(&mut self, op: WorkOp, now: Timestamp) {
         match op {
             WorkOp::Push { job, push } => self.apply_push_job(job, *push, now),
-            WorkOp::Take { job, token, change } => self.apply_take_job(job, token, change, now),
+            WorkOp::Take { job, token, change, .. } => self.apply_take_job(job, token, change, now),
             WorkOp::Complete { job, result, .. } => self.finish_job(job, FinishedAs::Done, result, now),
             WorkOp::Fail { job, reason, then, .. } => self.fail_attempt(job, reason, then, now),
             WorkOp::Extend { job, was_free, lease_until } => self.apply_extend(job, was_free, lease_until),
@@ -145,7 +147,7 @@ impl Core {
     pub(in crate::core) fn undo_work(&mut self, op: WorkOp, undone: Undone) {
         match op {
             WorkOp::Push { job, .. } => self.undo_push_job(job),
-            WorkOp::Take { job, token, .. } => self.undo_take_job(job, token, undone),
+            WorkOp::Take { job, token, token_before, .. } => self.undo_take_job(job, token, token_before, undone),
             WorkOp::Complete { job, was_free, .. } => {
                 (self.work.jobs[job].is_reported, self.work.jobs[job].is_finished) = (false, false);
                 self.free_job(job, was_free);

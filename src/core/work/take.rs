@@ -80,7 +80,7 @@ impl Core {
     ) -> TakenRow {
         let work = &mut self.work;
         let token = work.take_token();
-        let session_id = session.id;
+        let (session_id, token_before) = (session.id, work.jobs[place].token);
         work.change(place, |job| {
             job.state = JobState::Taken;
             job.session = session_id;
@@ -112,7 +112,7 @@ impl Core {
         } else {
             Some(Box::new(change))
         };
-        session.record(Op::Work(WorkOp::Take { job: place, token, change: kept }));
+        session.record(Op::Work(WorkOp::Take { job: place, token, token_before, change: kept }));
         row
     }
 
@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// A rollback is a failed attempt. What a savepoint undoes, or what no reader has seen, never was.
-    pub(super) fn undo_take_job(&mut self, place: u32, token: u64, undone: Undone) {
+    pub(super) fn undo_take_job(&mut self, place: u32, token: u64, token_before: u64, undone: Undone) {
         if self.work.jobs.get(place).is_none_or(|job| job.token != token || job.state != JobState::Taken) {
             return;
         }
@@ -146,7 +146,11 @@ impl Core {
                 self.fail_attempt(place, "its transaction was rolled back".into(), AfterFailure::Policy, now);
             }
             Undone::ToSavepoint => self.return_job(place, true),
-            Undone::BeforeItsCommit => self.return_job(place, false),
+            Undone::BeforeItsCommit => {
+                self.return_job(place, false);
+                // Its row has the earlier one, and those who look at it compare that.
+                self.work.jobs[place].token = token_before;
+            }
         }
     }
 
