@@ -37,6 +37,7 @@ mod work_queues;
 mod work_schedules;
 mod work_strategies;
 mod work_techniques;
+mod work_transactions;
 
 use form::Form;
 use libtest_mimic::{Arguments, Failed};

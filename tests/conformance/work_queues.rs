@@ -89,14 +89,17 @@ case!(a_strict_queue_waits_for_the_next_attempt_of_a_failed_job, [235], async |t
 
 case!(levels_and_the_oldest, [236], async |t| {
     with(&t, "ORDER = PRIORITY").await?;
-    for (name, level) in [("a", 2), ("b", 9), ("c", 5), ("d", 5)] {
+    for (name, level) in [("a", 1), ("b", 10), ("c", 5), ("d", 5)] {
         t.broker.push_job(W, &name.to_owned()).level(level).job_type(name).await?;
     }
     assert_eq!(names(&t.broker.take_jobs(W).levels(3..=8).await?), ["c"]);
     assert_eq!(names(&t.broker.take_jobs(W).oldest().job_type("d").await?), ["d"]);
     assert!(t.broker.take_jobs(W).levels(3..=8).await?.is_empty());
     assert_eq!(names(&t.broker.take_jobs(W).oldest().count(2).await?), ["a", "b"]);
-    assert_eq!(code(t.broker.take_jobs(W).levels(std::ops::RangeInclusive::new(5, 4)).await), Code::OUT_OF_RANGE.0);
+    for (lowest, highest) in [(5, 4), (0, 3), (5, 11)] {
+        let levels = std::ops::RangeInclusive::new(lowest, highest);
+        assert_eq!(code(t.broker.take_jobs(W).levels(levels).await), Code::OUT_OF_RANGE.0);
+    }
     t.define("CREATE WORK QUEUE plain").await?;
     assert_eq!(code(t.broker.take_jobs("plain").oldest().await), Code::OUT_OF_RANGE.0);
 });

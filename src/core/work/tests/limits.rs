@@ -220,7 +220,7 @@ fn the_history_keeps_to_its_bounds() {
     for _ in 0..1500 {
         push_and_complete(&mut memory, NOW);
     }
-    assert!(memory.jobs().history.len() < 1100, "{}", memory.jobs().history.len());
+    assert_eq!(memory.jobs().history.len(), 600, "cut once, after a thousand");
     memory.tick(after_ms(10_000));
     assert_eq!(memory.jobs().history.len(), 100);
     push_and_complete(&mut memory, after_ms(59_000));
@@ -232,6 +232,50 @@ fn the_history_keeps_to_its_bounds() {
     let mut memory = broker(&[WorkOption::History(false)]);
     push_and_complete(&mut memory, NOW);
     assert!(memory.jobs().history.is_empty() && memory.jobs().jobs.is_empty());
+    assert_eq!(memory.core.next_due(), None, "there is nothing to cut");
+}
+
+#[test]
+fn a_quiet_history_is_cut_each_tenth_of_its_time() {
+    let times = |seconds| {
+        let mut memory = broker(&[number(WorkNumber::HistorySeconds, seconds)]);
+        push_and_complete(&mut memory, NOW);
+        let mut times = Vec::new();
+        while let Some(due) = memory.core.next_due() {
+            times.push((due.0 - NOW.0) / 1_000_000);
+            memory.tick(due);
+        }
+        assert!(memory.jobs().history.is_empty());
+        times
+    };
+    assert_eq!(times(1000), [10, 110, 210, 310, 410, 510, 610, 710, 810, 910, 1010]);
+    assert_eq!(times(20), [10, 20, 30], "ten seconds apart at least");
+}
+
+#[test]
+fn a_cut_after_a_thousand_jobs_takes_the_place_of_the_next_one() {
+    let mut memory = broker(&[number(WorkNumber::HistorySeconds, 1000)]);
+    for ms in [0, 5000] {
+        for _ in 0..500 {
+            push_and_complete(&mut memory, after_ms(ms));
+        }
+    }
+    assert_eq!(memory.core.next_due(), Some(after_ms(105_000)));
+    push_and_complete(&mut memory, after_ms(6000));
+    memory.tick(after_ms(16_000));
+    assert_eq!(memory.core.next_due(), Some(after_ms(116_000)), "a sooner cut takes the place of a later one");
+}
+
+#[test]
+fn a_rate_wakes_no_more_readers_than_there_are_jobs() {
+    let mut memory = broker(&[number(WorkNumber::RateJobs, 2), number(WorkNumber::RateMs, 1000)]);
+    for _ in 0..3 {
+        push(&mut memory, job_of("a"));
+    }
+    assert_eq!(take(&mut memory, 2, NOW).len(), 2);
+    let mut effects = crate::core::Effects::default();
+    memory.core.tick(after_ms(1500), &mut effects);
+    assert_eq!(effects.arrivals.iter().map(|arrival| arrival.newly_ready).sum::<usize>(), 1);
 }
 
 fn push_and_complete(memory: &mut Memory, now: Timestamp) {

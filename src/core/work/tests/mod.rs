@@ -298,6 +298,63 @@ fn a_unique_key_takes_one_job() {
     assert_eq!(again(&mut memory, None, after_ms(99)), (None, false), "the window outlasts the job");
     let (third, is_new) = again(&mut memory, None, after_ms(100));
     assert!(is_new && third.is_some());
+    memory.tick(after_ms(100));
+    assert_eq!(
+        again(&mut memory, None, after_ms(100)),
+        (third, false),
+        "the end of a window frees no name of another job"
+    );
+    let taken = take(&mut memory, 1, after_ms(100)).remove(0).taken;
+    submit(&mut memory, complete(taken), after_ms(100)).unwrap();
+    again(&mut memory, Some(100), after_ms(100));
+    memory.tick(after_ms(200));
+    assert_eq!(memory.core.work.unique.names.iter().count(), 0, "no name is kept when its window is over");
+}
+
+#[test]
+fn a_result_that_is_too_large_is_refused() {
+    let limits = Limits { max_body_bytes: 3, ..Limits::default() };
+    let mut memory = Memory::new(limits);
+    let create = Definition::CreateWorkQueue { name: "w".into(), options: Vec::new() };
+    memory.submit(vec![Verb::Define(vec![create])], NOW).unwrap();
+    push(&mut memory, job_of("a"));
+    let taken = take(&mut memory, 1, NOW).remove(0).taken;
+    for (bytes, is_done) in [(4, false), (3, true)] {
+        let done = submit(&mut memory, WorkVerb::Complete { taken, result: Some(Arc::new(vec![0; bytes])) }, NOW);
+        assert_eq!(done.err().map(|error| error.code()), (!is_done).then_some(Code::MESSAGE_TOO_LARGE), "{bytes}");
+    }
+}
+
+#[test]
+fn a_take_whose_unit_is_refused_leaves_no_trace() {
+    let mut memory = broker(&[]);
+    push(&mut memory, job_of("a"));
+    let before = memory.jobs().jobs.clone();
+    let stranger = TakenJob { job: JobId(7), token: 7 };
+    let unit = vec![Verb::Work(take_verb(1, LEASE)), Verb::Work(complete(stranger))];
+    assert_eq!(memory.submit(unit, NOW).unwrap_err().code(), Code::JOB_NOT_FOUND);
+    assert_eq!(memory.jobs().jobs, before);
+    is_restored(&memory, NOW);
+    assert_eq!(take(&mut memory, 1, NOW)[0].attempt, 1);
+}
+
+#[test]
+fn only_the_taking_that_no_reader_has_seen_goes_back() {
+    let mut memory = broker(&[]);
+    push(&mut memory, job_of("a"));
+    let taken = take(&mut memory, 1, NOW).remove(0).taken;
+    let give_back = |memory: &mut Memory, taken| memory.core.give_back(taken, &mut crate::core::Effects::default());
+    let state = |memory: &Memory| memory.core.work.jobs.iter().next().map(|(_, job)| (job.state, job.attempts));
+    give_back(&mut memory, TakenJob { token: taken.token + 1, ..taken });
+    assert_eq!(state(&memory), Some((JobState::Taken, 1)), "another taking");
+    let mut session = begin(&mut memory);
+    execute(&mut memory, &mut session, WorkVerb::Report { taken, progress: "half".into() }).unwrap();
+    give_back(&mut memory, taken);
+    assert_eq!(state(&memory), Some((JobState::Taken, 1)), "a transaction reports on it");
+    memory.rollback(session, NOW);
+    give_back(&mut memory, taken);
+    give_back(&mut memory, taken);
+    assert_eq!(state(&memory), Some((JobState::Ready, 0)), "once");
 }
 
 #[test]
