@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::protocol::work::{Hold, Take, TakeFrom, WorkVerb};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 fn take(hold: Hold) -> Verb {
@@ -60,6 +61,31 @@ async fn a_rollback_is_answered_when_its_jobs_can_be_taken_again() {
     assert!(matches!(&outcome, Outcome::Jobs(jobs) if jobs.len() == 1), "{outcome:?}");
     tx.rollback(None).await.unwrap();
     assert_eq!(stage.asked(&["release_jobs"]).len(), 3, "it is asked again while rows are locked");
+}
+
+#[tokio::test]
+async fn a_rollback_counts_no_job_of_a_take_whose_answer_was_lost() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let claims = AtomicUsize::new(0);
+    let released = Arc::new(Mutex::new(Vec::new()));
+    let calls = released.clone();
+    stage.play(move |name, args| match name {
+        "claim_jobs" if claims.fetch_add(1, Relaxed) == 0 => Some(Ok(vec![taken()])),
+        "claim_jobs" => Some(Err(failure(Code::SERVER_UNREACHABLE, Fate::Unknown))),
+        "release_jobs" => {
+            let [_, _, Arg::BigInt(after), Arg::BigInt(last), Arg::Bool(is_attempt)] = args else { panic!("{args:?}") };
+            calls.lock().unwrap().push((*after, *last, *is_attempt));
+            Some(Ok(vec![row([("has_more", false.into()), ("notices", SqlValue::Null)])]))
+        }
+        _ => None,
+    });
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(take(Hold::Transaction)).await.unwrap();
+    assert_eq!(tx.execute(take(Hold::Transaction)).await.unwrap_err().code(), Code::COMMIT_UNKNOWN);
+    tx.rollback(None).await.unwrap();
+    assert_eq!(*released.lock().unwrap(), [(0, 1, true), (1, i64::MAX, false)], "the second may have taken a job");
 }
 
 #[tokio::test]

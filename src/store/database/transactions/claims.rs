@@ -129,9 +129,12 @@ impl Claims {
         has_taken.then(|| self.released(tokens, false))
     }
 
-    /// The end of the transaction without its commit.
-    pub(in crate::store::database) fn release(&self) -> Option<Release> {
-        self.may_hold().then(|| self.released((0, i64::MAX), true))
+    /// The end of the transaction without its commit: a failed attempt of its jobs, but not of those of a claim whose answer was
+    /// lost, which no reader has seen.
+    pub(in crate::store::database) fn release(&self) -> Vec<Release> {
+        let seen = (!self.jobs.is_empty()).then(|| self.released((0, self.last_token), true));
+        let unseen = self.is_uncertain.then(|| self.released((self.last_token, i64::MAX), false));
+        seen.into_iter().chain(unseen).collect()
     }
 
     fn released(&self, tokens: (i64, i64), is_attempt: bool) -> Release {

@@ -288,7 +288,7 @@ impl Session {
                 }
             }
         }
-        if let Some(release) = std::mem::take(&mut self.claims).release() {
+        for release in std::mem::take(&mut self.claims).release() {
             self.database.give_back_jobs(release).await;
         }
         let effects = std::mem::take(&mut self.effects);
