@@ -58,6 +58,8 @@ case!(a_savepoint_undoes_each_verb_of_a_job, [252], async |t| {
     let jobs = take(&t.broker, 2).await?;
     t.broker.fail_job_then(&jobs[1], "", AfterFailure::Dead).await?;
     let tx = t.begin().await?;
+    // The transaction holds it from here on.
+    tx.0.report_job(&jobs[0], "begun").await?;
     let undone = async |tx: &Session, name: &str| tx.rollback_to(name).await;
     for round in ["first", "second"] {
         tx.savepoint(round).await?;

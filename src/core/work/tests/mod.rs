@@ -424,4 +424,11 @@ fn a_job_that_has_changed_since_it_was_seen_is_neither_cancelled_nor_redriven() 
     submit(&mut memory, WorkVerb::Redrive { job, seen: seen(Some("dead"), taken.token) }, NOW).unwrap();
     assert_eq!(refusal(submit(&mut memory, cancel(seen(Some("dead"), taken.token)), NOW)), Code::LEASE_LOST);
     submit(&mut memory, cancel(seen(Some("ready"), taken.token)), NOW).unwrap();
+    // Its time has come, and no tick since.
+    let job = push(&mut memory, Push { due: Due::InMs(100), ..job_of("b") });
+    let cancel = |state| WorkVerb::Cancel { job, seen: seen(Some(state), 0) };
+    assert_eq!(refusal(submit(&mut memory, cancel("ready"), after_ms(99))), Code::LEASE_LOST);
+    let refused = memory.submit(vec![Verb::Work(cancel("scheduled"))], after_ms(100));
+    assert_eq!(refused.unwrap_err().code(), Code::LEASE_LOST);
+    submit(&mut memory, cancel("ready"), after_ms(100)).unwrap();
 }
