@@ -26,6 +26,22 @@ fn a_missing_file_is_not_made_by_reading_it() {
 }
 
 #[test]
+fn an_empty_file_becomes_a_broker_by_apply_only() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    for size in [0, 1] {
+        let bytes = vec![0; size];
+        std::fs::write(shop.path("shop.db"), &bytes).unwrap();
+        all_fail(&shop, "60012");
+        assert!(shop.run_with(&["apply", "-", "--dry-run"], b"CREATE QUEUE q").status.code() == Some(1));
+        assert_eq!(std::fs::read(shop.path("shop.db")).unwrap(), bytes);
+    }
+    std::fs::write(shop.path("shop.db"), []).unwrap();
+    shop.ok_with(&["apply", "-"], b"CREATE QUEUE q");
+    shop.fails(3, &["receive", "q"]);
+}
+
+#[test]
 fn a_foreign_file_is_left_alone() {
     let _limit = crate::limit();
     let shop = Shop::empty();

@@ -113,7 +113,7 @@ impl SqliteStore {
                 open::check_file(&path, create_if_missing)?;
                 let mut owner = Owner::lock(&path)?;
                 open::check_links(&path)?;
-                open::check_ours(&path)?;
+                open::check_ours(&path, create_if_missing)?;
                 owner.announce(is_shared)?;
                 (Location::File(path.clone()), Some((path, owner)))
             }

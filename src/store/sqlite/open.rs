@@ -114,15 +114,32 @@ pub(super) fn check_links(_: &Path) -> Result<()> {
 
 /// Refuses a database of another program, by reading it only: the connection that writes could roll a journal of that
 /// program back, or fold its log.
-pub(super) fn check_ours(path: &Path) -> Result<()> {
+///
+/// # Errors
+/// 60011; 60012 if the file is empty and may not become a broker: it was cut off, or emptied by another program.
+pub(super) fn check_ours(path: &Path, create_if_missing: bool) -> Result<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let foreign = |error: Error| if error.code() == Code::STORE_FOREIGN { Err(error) } else { Ok(()) };
     let connection = match owner::opening(|| Connection::open_with_flags(path, flags)) {
         Ok(connection) => connection,
         // The connection that writes reports the cause.
         Err(_) => return Ok(()),
     };
-    identify(&connection, &Location::File(path.to_owned())).map(drop).or_else(foreign)
+    match identify(&connection, &Location::File(path.to_owned())) {
+        Ok(true) if !create_if_missing => Err(holds_no_tables(path)),
+        Err(error) if error.code() == Code::STORE_FOREIGN => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// 60012: an empty file.
+pub(super) fn holds_no_tables(path: &Path) -> Error {
+    Error::new(
+        Code::STORE_DAMAGED,
+        format!(
+            "database '{}' is empty: it holds no tables; restore it from a copy, or make a new broker in it with 'dialoq apply'",
+            path.display()
+        ),
+    )
 }
 
 /// The connection that writes, configured, with all tables and views. Returns whether the tables are new.

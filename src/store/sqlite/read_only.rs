@@ -3,7 +3,7 @@
 use super::limit::{Caller, Limits};
 use super::open::{self, ReadConnection};
 use super::readers::Readers;
-use super::{SqliteOptions, blocking, failure, load, read, share, user_sql};
+use super::{SqliteOptions, blocking, load, read, share, user_sql};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit};
@@ -43,7 +43,7 @@ impl ReadOnlyStore {
         let reader = ReadConnection::open(&path)?;
         let connection = &reader.connection;
         if open::identify(connection, &Location::File(path.clone()))? {
-            return Err(failure::damaged(format!("'{}' holds no tables", path.display())));
+            return Err(open::holds_no_tables(&path));
         }
         open::check_version(connection, &path)?;
         let catalog = Arc::new(load::catalog(connection)?.0);
