@@ -147,6 +147,16 @@ impl Running {
         line
     }
 
+    /// Waits for its next line on standard error, and leaves the rest to its end.
+    pub(crate) fn error_line(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\n") {
+            std::io::Read::read_exact(self.child.stderr.as_mut().unwrap(), &mut byte).unwrap();
+            line.extend(byte);
+        }
+        text(&line)
+    }
+
     /// Sends the signal of ctrl-C.
     pub(crate) fn interrupt(&self) {
         self.signal("INT");

@@ -148,12 +148,11 @@ fn a_worker_says_what_it_waits_for() {
     drop(running.output.take());
     assert_eq!(running.end().0, Some(130));
     let mut running = shop.start(&["work", "run", "emails", "--exec", "true"]);
-    running.until_it_listens();
-    running.interrupt();
-    let (_, error) = running.end();
+    assert_eq!(running.error_line(), "waiting for jobs in work queue 'emails', 1 reader; ctrl-C ends\n");
     let paused = "work queue 'emails' is paused, so it hands out no job; `dialoq work resume emails` ends that\n";
-    assert!(error.contains("waiting for jobs in work queue 'emails', 1 reader; ctrl-C ends\n"), "{error}");
-    assert!(error.contains(paused), "{error}");
+    assert_eq!(running.error_line(), paused);
+    running.interrupt();
+    running.end();
 }
 
 #[test]
