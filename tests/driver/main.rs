@@ -89,7 +89,9 @@ fn main() -> ExitCode {
             a_message_under_way_to_a_conversation_that_moves_is_seen_by_polls_and_notes
             a_conversation_that_moves_again_waits_for_its_last_recheck a_message_under_way_to_a_service_that_moves_outlives_its_queue
             a_message_of_a_service_that_moves_outlives_its_queue_in_a_turn_of_the_generations
-            a_message_under_way_waits_for_no_other_transaction
+            a_message_under_way_waits_for_no_other_transaction a_message_under_way_is_found_behind_many_requests
+            a_message_under_way_to_a_service_that_moves_waits_for_no_other_transaction
+            a_message_under_way_is_found_by_an_idle_process
             a_conversation_of_a_dropped_service_is_not_found a_held_group_without_messages_counts_for_nothing;
         Postgres dialog_batches: a_batch_begins_what_is_plain_and_leaves_the_rest
             a_batch_ends_what_is_plain_and_leaves_the_rest first_messages_go_among_others_in_a_batch

@@ -258,19 +258,110 @@ pub(crate) fn a_message_under_way_waits_for_no_other_transaction(store: Store) {
                 _ => drop(broker.execute(effect).await.unwrap()),
             }
             sender.batch_execute("COMMIT").await.unwrap();
-            let found = async {
-                loop {
-                    client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
-                    let texts = texts(&client, receive).await;
-                    if !texts.is_empty() {
-                        return texts;
-                    }
-                }
-            };
-            let found = tokio::time::timeout(SOON, found).await;
-            assert_eq!(found.unwrap_or_else(|_| panic!("it is hidden after {effect}")), [number.to_string()]);
+            assert_eq!(ticked(&client, receive).await, [number.to_string()], "{effect}");
         }
         long.batch_execute("ROLLBACK").await.unwrap();
+    });
+}
+
+/// Of very many requests a tick looks at a part, another one each time. The ids of requests that hide nothing lie between: after a million
+/// conversations that have ended, chance that chose an id chose one before all others.
+pub(crate) fn a_message_under_way_is_found_behind_many_requests(store: Store) {
+    on(store, |broker, client, database| async move {
+        let (first, second) = (dialog(&broker).await, dialog(&broker).await);
+        for handle in [first, second] {
+            broker.send(handle, "//t/Word", "0").await.unwrap();
+        }
+        assert_eq!(texts(&client, "receive_batch('server', ARRAY[NULL, NULL]::bigint[])").await.len(), 2);
+        let [(target, _), (_, group)] = targets(&client, [&first.0.to_string(), &second.0.to_string()]).await;
+        let long = self::client(database.url()).await;
+        long.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
+        let many = "SELECT setval('dialoq.unsettled_unsettled_id_seq', 4000000000000);
+            INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at, may_hide)
+            SELECT 1000000 + n, clock_timestamp(), true FROM generate_series(1, 1000) AS g (n)";
+        client.batch_execute(many).await.unwrap();
+        let sender = self::client(database.url()).await;
+        sender.batch_execute(&format!("BEGIN; SELECT dialoq.send('{}', '//t/Word', '1')", first.0)).await.unwrap();
+        client.batch_execute(&format!("SELECT dialoq.move_conversation('{target}', '{group}')")).await.unwrap();
+        sender.batch_execute("COMMIT").await.unwrap();
+        assert_eq!(ticked(&client, "receive('server')").await, ["1"]);
+        long.batch_execute("ROLLBACK").await.unwrap();
+    });
+}
+
+/// The texts that a RECEIVE gives after some ticks.
+async fn ticked(client: &Client, receive: &str) -> Vec<String> {
+    let found = async {
+        loop {
+            client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+            let texts = texts(client, receive).await;
+            if !texts.is_empty() {
+                return texts;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, found).await.expect("the message is hidden")
+}
+
+/// The queue that the service has left may have many messages of another service, or may be gone.
+pub(crate) fn a_message_under_way_to_a_service_that_moves_waits_for_no_other_transaction(store: Store) {
+    on(store, |broker, client, database| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "0").await.unwrap();
+        broker.receive("server").await.unwrap().expect("the first message makes the target");
+        broker.execute("CREATE SERVICE [//t/Second] ON QUEUE server ([//t/Talk]); CREATE QUEUE other").await.unwrap();
+        let many = "CREATE TABLE handle AS SELECT
+                (dialoq.begin_dialog_conversation('//t/Asker', '//t/Second', p_contract => '//t/Talk')).conversation_handle AS handle
+            FROM generate_series(1, 300);
+            SELECT count(*) FROM handle AS h CROSS JOIN LATERAL dialoq.send(h.handle, '//t/Word', 'before')";
+        client.batch_execute(many).await.unwrap();
+        let long = self::client(database.url()).await;
+        long.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
+        let sender = self::client(database.url()).await;
+        for (effect, receive) in [
+            ("ALTER SERVICE [//t/Server] ON QUEUE other", "receive('other')"),
+            ("CREATE QUEUE third; ALTER SERVICE [//t/Server] ON QUEUE third; DROP QUEUE other", "receive('third')"),
+        ] {
+            sender.batch_execute(&format!("BEGIN; SELECT dialoq.send('{}', '//t/Word', '1')", handle.0)).await.unwrap();
+            broker.execute(effect).await.unwrap();
+            sender.batch_execute("COMMIT").await.unwrap();
+            assert_eq!(ticked(&client, receive).await, ["1"], "{effect}");
+        }
+        long.batch_execute("ROLLBACK").await.unwrap();
+    });
+}
+
+/// An idle process looks for what is due once a minute. It looks sooner after a change that may hide a message.
+pub(crate) fn a_message_under_way_is_found_by_an_idle_process(store: Store) {
+    on(store, |broker, client, database| async move {
+        let (first, second) = (dialog(&broker).await, dialog(&broker).await);
+        for handle in [first, second] {
+            broker.send(handle, "//t/Word", "0").await.unwrap();
+        }
+        assert_eq!(texts(&client, "receive_batch('server', ARRAY[NULL, NULL]::bigint[])").await.len(), 2);
+        let [(target, _), (_, group)] = targets(&client, [&first.0.to_string(), &second.0.to_string()]).await;
+        let sender = self::client(database.url()).await;
+        for is_move in [true, false] {
+            if !is_move {
+                broker.execute("ALTER QUEUE server WITH STATUS = OFF").await.unwrap();
+            }
+            sender.batch_execute(&format!("BEGIN; SELECT dialoq.send('{}', '//t/Word', '1')", first.0)).await.unwrap();
+            match is_move {
+                true => {
+                    let moves = format!("SELECT dialoq.move_conversation('{target}', '{group}')");
+                    client.batch_execute(&moves).await.unwrap();
+                }
+                false => drop(broker.execute("ALTER QUEUE server WITH STATUS = ON").await.unwrap()),
+            }
+            sender.batch_execute("COMMIT").await.unwrap();
+            let found = broker.receive("server").wait(SOON).await.unwrap().expect("the message is hidden");
+            assert_eq!(found.first().text().unwrap(), "1");
+            // Else the next tick is near anyway.
+            while client.query_one("SELECT count(*) FROM dialoq.recheck_queue", &[]).await.unwrap().get::<_, i64>(0) > 0
+            {
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
     });
 }
 

@@ -264,7 +264,7 @@ BEGIN
         IF v_route.way = 'delayed' THEN
             -- A concurrent transaction may be removing the reason of the delay.
             PERFORM dialoq.request_recheck(p_from, true);
-            RETURN NULL;
+            RETURN dialoq.recheck_notice();
         END IF;
         RETURN dialoq.break_conversation(p_from, v_route.code, dialoq.refusal(p_from, v_route.code), p_now);
     END IF;
@@ -398,6 +398,7 @@ DECLARE
     v_past bigint[];
     v_place integer;
     v_locked integer := 0;
+    v_is_requested boolean := false;
 BEGIN
     -- One check for each endpoint. An endpoint whose reason stays needs no lock.
     FOR v_row IN
@@ -412,6 +413,7 @@ BEGIN
             v_locked := v_locked + 1;
             IF v_locked > 500 THEN
                 PERFORM dialoq.request_recheck(v_row.endpoint_id, true);
+                v_is_requested := true;
                 CONTINUE;
             END IF;
             IF p_is_alone THEN
@@ -421,6 +423,7 @@ BEGIN
             END IF;
             IF v_done.is_done IS NULL THEN
                 PERFORM dialoq.request_recheck(v_row.endpoint_id, true);
+                v_is_requested := true;
             END IF;
             v_notices := concat_ws(' ', v_notices, v_done.notices);
         ELSE
@@ -461,10 +464,11 @@ BEGIN
         v_notices := concat_ws(' ', v_notices, v_done.notices);
         IF v_done.is_done IS NULL THEN
             PERFORM dialoq.request_recheck(v_row.endpoint_id, true);
+            v_is_requested := true;
         END IF;
         IF length(v_notices) > 4000 THEN
             v_notices := dialoq.distinct_notices(v_notices);
         END IF;
     END LOOP;
-    RETURN dialoq.distinct_notices(v_notices);
+    RETURN dialoq.distinct_notices(concat_ws(' ', v_notices, CASE WHEN v_is_requested THEN dialoq.recheck_notice() END));
 END $$;

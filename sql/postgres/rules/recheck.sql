@@ -54,36 +54,46 @@ BEGIN
     END IF;
 END $$;
 
+-- The notice of a request that may hide a message: tick looks for it within a second. At full seconds, so that the requests of many SENDs
+-- make one notice.
+CREATE OR REPLACE FUNCTION dialoq.recheck_notice() RETURNS text
+LANGUAGE sql AS $$
+    SELECT dialoq.due_notice(date_trunc('second', dialoq.current_time_utc()) + interval '1 second')
+$$;
+
 -- The endpoints of which a recheck would announce or deliver a message now. A recheck waits for every transaction of the server that has
 -- a number, also for one that has nothing to do with the broker: while one was open for hours, the message of a SEND that a MOVE had met
 -- was not received for hours. So the messages that can be seen are looked for before, and the request stays for those that
--- cannot. Of very many requests a part is looked at each time.
--- Gives: the endpoints; 0 for rows of ready_group in a queue that their service has left
+-- cannot. Of more than 500 requests the first 500 are looked at, and 500 from one of them on that chance chooses. It chooses among the
+-- requests and not among their ids: those of conversations that have ended lie between, a million of them, and a request that chance
+-- finds by its id is nearly always the first one behind a gap.
+-- Gives: the endpoints; 0 if rows of ready_group may be in a queue that their service has left
 CREATE OR REPLACE FUNCTION dialoq.find_hidden() RETURNS SETOF bigint
 LANGUAGE plpgsql SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     v_floor bigint;
     v_from bigint := dialoq.recheck_from();
-    v_last bigint;
+    v_count bigint;
+    v_are_definitions boolean;
+    v_place bigint;
 BEGIN
-    SELECT u.recheck_id INTO v_last FROM dialoq.recheck_queue AS u WHERE u.may_hide AND u.recheck_id >= v_from ORDER BY u.recheck_id DESC LIMIT 1;
-    IF NOT FOUND THEN
+    SELECT count(*), bool_or(u.endpoint_id = 0) INTO v_count, v_are_definitions
+    FROM dialoq.recheck_queue AS u WHERE u.may_hide AND u.recheck_id >= v_from;
+    IF v_count = 0 THEN
         RETURN;
     END IF;
     v_floor := (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1);
-    IF EXISTS (SELECT FROM dialoq.recheck_queue AS u WHERE u.may_hide AND u.recheck_id >= v_from AND u.endpoint_id = 0)
-        AND EXISTS (SELECT FROM dialoq.rows_left_behind())
-    THEN
+    IF v_are_definitions THEN
         RETURN NEXT 0;
     END IF;
+    v_place := CASE WHEN v_count > 500 THEN floor(random() * v_count) ELSE v_count END;
     RETURN QUERY
     SELECT u.endpoint_id
     FROM (
         (SELECT n.endpoint_id FROM dialoq.recheck_queue AS n WHERE n.may_hide AND n.recheck_id >= v_from ORDER BY n.recheck_id LIMIT 500)
         UNION
-        (SELECT n.endpoint_id FROM dialoq.recheck_queue AS n
-        WHERE n.may_hide AND n.recheck_id >= (SELECT v_from + (random() * (v_last - v_from))::bigint OFFSET 0)
-        ORDER BY n.recheck_id LIMIT 500)
+        (SELECT n.endpoint_id FROM dialoq.recheck_queue AS n WHERE n.may_hide AND n.recheck_id >= v_from
+        ORDER BY n.recheck_id OFFSET v_place LIMIT 500)
     ) AS u
     CROSS JOIN LATERAL (
         SELECT e.conversation_group_id, e.priority, e.state, e.is_quarantined, s.queue_id
@@ -102,34 +112,61 @@ BEGIN
             AND (SELECT w.way FROM dialoq.route(u.endpoint_id) AS w) <> 'delayed';
 END $$;
 
--- Rows of ready_group in a queue that their service has left, among the first ones of each queue.
--- Gives: where they are, and the queue of the service
-CREATE OR REPLACE FUNCTION dialoq.rows_left_behind() RETURNS TABLE (place tid, queue_id integer)
-LANGUAGE sql STABLE AS $$
-    SELECT r.place, s.queue_id
-    FROM (SELECT n.floor FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g
-    CROSS JOIN dialoq.service_queue AS q
-    CROSS JOIN generate_series(g.floor, g.floor + 1) AS l (generation)
-    CROSS JOIN LATERAL (
-        SELECT o.ctid AS place, o.conversation_group_id AS group_id FROM dialoq.ready_group AS o
-        WHERE o.generation = l.generation AND o.queue_id = q.queue_id
-        ORDER BY o.rank_from_top, o.oldest
-        LIMIT 200
-    ) AS r
-    CROSS JOIN LATERAL (
-        SELECT e.service_id FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = r.group_id LIMIT 1
-    ) AS e
-    JOIN dialoq.service AS s ON s.service_id = e.service_id
-    WHERE s.queue_id <> q.queue_id
-$$;
-
--- Moves such rows to the queues of their services.
--- Gives: notices
+-- Moves rows of ready_group in a queue that their service has left to the queue of the service. It looks at 100 rows of each queue and
+-- level from the first one on, and at 100 from an age on that chance chooses, because messages of other services may stand before. The
+-- queues are those of the rows: the one that a service has left may be dropped.
+-- Gives: notices; NULL if there was none
 CREATE OR REPLACE FUNCTION dialoq.move_rows_left_behind() RETURNS text
 LANGUAGE sql SET enable_bitmapscan = off SET enable_sort = off AS $$
-    WITH wrong AS (
-        SELECT n.ctid AS place, b.queue_id
-        FROM dialoq.rows_left_behind() AS b JOIN dialoq.ready_group AS n ON n.ctid = b.place
+    WITH RECURSIVE line AS (
+        -- Each step is one read of the index, whatever lies between.
+        SELECT f.*
+        FROM (SELECT n.floor FROM dialoq.ready_generation AS n ORDER BY n.turn DESC LIMIT 1) AS g
+        CROSS JOIN generate_series(g.floor, g.floor + 1) AS l (generation)
+        CROSS JOIN LATERAL (
+            SELECT o.generation, o.queue_id, o.rank_from_top, o.oldest FROM dialoq.ready_group AS o
+            WHERE o.generation = l.generation
+            ORDER BY o.queue_id, o.rank_from_top, o.oldest
+            LIMIT 1
+        ) AS f
+        UNION ALL
+        SELECT f.*
+        FROM line AS p
+        CROSS JOIN LATERAL (
+            SELECT o.generation, o.queue_id, o.rank_from_top, o.oldest FROM dialoq.ready_group AS o
+            WHERE o.generation = p.generation AND (o.queue_id, o.rank_from_top) > (p.queue_id, p.rank_from_top)
+            ORDER BY o.queue_id, o.rank_from_top, o.oldest
+            LIMIT 1
+        ) AS f
+    ), seen AS MATERIALIZED (
+        SELECT r.place, l.queue_id, r.group_id
+        FROM line AS l
+        CROSS JOIN LATERAL (
+            SELECT l.oldest + (random() * (o.oldest - l.oldest))::bigint AS age FROM dialoq.ready_group AS o
+            WHERE o.generation = l.generation AND o.queue_id = l.queue_id AND o.rank_from_top = l.rank_from_top
+            ORDER BY o.oldest DESC
+            LIMIT 1
+        ) AS a
+        CROSS JOIN LATERAL (
+            (SELECT o.ctid AS place, o.conversation_group_id AS group_id FROM dialoq.ready_group AS o
+            WHERE o.generation = l.generation AND o.queue_id = l.queue_id AND o.rank_from_top = l.rank_from_top
+            ORDER BY o.oldest
+            LIMIT 100)
+            UNION
+            (SELECT o.ctid, o.conversation_group_id FROM dialoq.ready_group AS o
+            WHERE o.generation = l.generation AND o.queue_id = l.queue_id AND o.rank_from_top = l.rank_from_top AND o.oldest >= a.age
+            ORDER BY o.oldest
+            LIMIT 100)
+        ) AS r
+    ), wrong AS (
+        SELECT n.ctid AS place, s.queue_id
+        FROM seen AS r
+        CROSS JOIN LATERAL (
+            SELECT e.service_id FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = r.group_id LIMIT 1
+        ) AS e
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        JOIN dialoq.ready_group AS n ON n.ctid = r.place
+        WHERE s.queue_id <> r.queue_id
         FOR UPDATE OF n SKIP LOCKED
     ), moved AS (
         UPDATE dialoq.ready_group AS r SET queue_id = w.queue_id FROM wrong AS w WHERE r.ctid = w.place

@@ -82,7 +82,7 @@ BEGIN
         EXIT WHEN NOT FOUND;
         -- One recheck of the definitions serves all requests for it.
         IF p_step = 'find' AND v_row.endpoint_id = 0 THEN
-            SELECT true AS is_done, dialoq.move_rows_left_behind() AS notices INTO v_done;
+            SELECT m.notices IS NOT NULL AS is_done, m.notices INTO v_done FROM dialoq.move_rows_left_behind() AS m (notices);
         ELSIF v_row.endpoint_id = 0 AND v_are_definitions_settled IS NOT NULL THEN
             SELECT v_are_definitions_settled AS is_done, NULL::text AS notices INTO v_done;
         ELSIF p_is_alone THEN

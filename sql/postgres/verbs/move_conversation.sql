@@ -43,6 +43,7 @@ BEGIN
         IF dialoq.rebuild_ready_rows(p_conversation_group_id) THEN
             v_notices := (SELECT 'q:' || s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = e.service_id);
         END IF;
+        v_notices := concat_ws(' ', v_notices, dialoq.recheck_notice());
     END IF;
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
 END $$;

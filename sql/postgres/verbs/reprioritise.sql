@@ -26,5 +26,5 @@ BEGIN
     END IF;
     -- A concurrent SEND still announces its message at the old level.
     PERFORM dialoq.request_recheck(v_lock.endpoint_id, true);
-    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices, dialoq.recheck_notice()));
 END $$;
