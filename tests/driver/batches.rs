@@ -340,3 +340,66 @@ pub(crate) fn a_list_on_one_conversation_arrives_whole_and_in_order(store: Store
         assert_eq!(client.query_one(next, &[&handle]).await.unwrap().get::<_, i64>(0), 121);
     });
 }
+
+/// No sort of a RECEIVE of many messages orders them. Rows lie in another order than that of the messages once the server has cleaned up.
+pub(crate) fn many_messages_come_in_order_whatever_a_session_has_switched_off(store: Store) {
+    on(store, |broker, client, _| async move {
+        let handle = dialog(&broker).await.to_string();
+        let send = "SELECT dialoq.send_each(array_fill($1::text::uuid, ARRAY[$3::int]), array_fill('//t/Word'::text, ARRAY[$3]),
+            ARRAY(SELECT convert_to(n::text, 'UTF8') FROM generate_series($2::int, $2 + $3 - 1) AS g (n)))";
+        let receive = "SELECT convert_from(message_body, 'UTF8')::int FROM dialoq.receive('server')";
+        for off in ["tidscan", "nestloop", "indexscan", "material"] {
+            client.query(send, &[&handle, &0, &200]).await.unwrap();
+            client.query(receive, &[]).await.unwrap();
+            client.query(send, &[&handle, &0, &10]).await.unwrap();
+            client.batch_execute("VACUUM dialoq.queue_message").await.unwrap();
+            client.query(send, &[&handle, &10, &90]).await.unwrap();
+            client.batch_execute(&format!("SET enable_{off} = off")).await.unwrap();
+            let found: Vec<i32> = client.query(receive, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+            assert_eq!(found, (0..100).collect::<Vec<_>>(), "enable_{off} = off");
+            client.batch_execute(&format!("RESET enable_{off}")).await.unwrap();
+        }
+    });
+}
+
+/// A group whose row promises too much waits for its level. It keeps its count of rollbacks until a message of it is received.
+pub(crate) fn a_batch_keeps_the_rollbacks_of_a_group_that_it_passes_over(store: Store) {
+    on(store, |broker, client, _| async move {
+        let (poison, other) = (dialog(&broker).await, dialog(&broker).await);
+        for (handle, text) in [(poison, "poison"), (other, "other")] {
+            broker.send(handle, "//t/Word", text).await.unwrap();
+        }
+        let target = "SELECT t.endpoint_id FROM dialoq.conversation_endpoint AS i
+            JOIN dialoq.conversation_endpoint AS t ON t.conversation_id = i.conversation_id AND NOT t.is_initiator
+            WHERE i.conversation_handle = $1::text::uuid";
+        let target: i64 = client.query_one(target, &[&poison.to_string()]).await.unwrap().get(0);
+        // A SEND has read the level before it was lowered.
+        let promise = "INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+            SELECT r.queue_id, 1, r.oldest, r.conversation_group_id, r.generation
+            FROM dialoq.ready_group AS r JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = r.conversation_group_id
+            WHERE e.endpoint_id = $1";
+        client.execute(promise, &[&target]).await.unwrap();
+        let count = "UPDATE dialoq.conversation_endpoint SET rollbacks = 3, priority = 4 WHERE endpoint_id = $1";
+        client.execute(count, &[&target]).await.unwrap();
+        let rollbacks = "SELECT rollbacks FROM dialoq.conversation_endpoint WHERE endpoint_id = $1";
+        let batch = "SELECT convert_from(message_body, 'UTF8') FROM dialoq.receive_batch('server', ARRAY[1]::bigint[])";
+        for (text, wanted) in [("other", 3), ("poison", 0)] {
+            assert_eq!(client.query_one(batch, &[]).await.unwrap().get::<_, String>(0), text);
+            assert_eq!(client.query_one(rollbacks, &[&target]).await.unwrap().get::<_, i32>(0), wanted);
+        }
+    });
+}
+
+/// As receive_batch, which gives no message to a caller that wants none.
+pub(crate) fn a_claim_of_no_message_is_left_to_receive(store: Store) {
+    on(store, |broker, client, _| async move {
+        for _ in 0..2 {
+            let handle = dialog(&broker).await;
+            broker.send(handle, "//t/Word", "a").await.unwrap();
+        }
+        let claim = "SELECT c.item, c.status FROM dialoq.claim_batch('server', ARRAY[-1, 2]::bigint[], '{}') AS c";
+        let rows = client.query(claim, &[]).await.unwrap();
+        let rows: Vec<(i32, Option<i32>)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert_eq!(rows, [(0, None), (1, Some(1))]);
+    });
+}

@@ -151,7 +151,7 @@ BEGIN
             WHERE n.endpoint_id = c.endpoint_id AND n.delivery_class = 0
                 AND n.queuing_order >= (SELECT o.oldest FROM dialoq.oldest_row(c.group_id, c.oldest, v_floor) AS o)
             ORDER BY n.queuing_order
-            LIMIT least(c.most, v_most + 1)
+            LIMIT greatest(least(c.most, v_most + 1), 0)
         ) AS m
         WHERE c.is_plain AND c.endpoints = 1
             AND c.service_id = ANY (v_services)

@@ -268,6 +268,7 @@ BEGIN
                 SELECT g.place AS group_place, e.endpoint_id, e.conversation_handle, e.service_id, e.service_contract_id,
                     e.rank_from_top, e.has_pending, m.row, m.delivery_class, m.queuing_order, row_number() OVER w AS place,
                     -- A group whose row promises too much waits for its level.
+                    first_value(e.rank_from_top) OVER w <= v_top AS is_served,
                     row_number() OVER w <= g.most AND first_value(e.rank_from_top) OVER w <= v_top AS is_taken
                 FROM unnest(v_groups, v_most, v_oldest) WITH ORDINALITY AS g (id, most, oldest, place)
                 CROSS JOIN LATERAL dialoq.oldest_row(g.id, g.oldest, v_floor) AS b
@@ -327,7 +328,7 @@ BEGIN
                     FROM seen AS s GROUP BY s.group_place
                 ) AS g
             ) AS r
-            CROSS JOIN (SELECT array_agg(DISTINCT s.endpoint_id) AS pending FROM seen AS s WHERE s.has_pending) AS n;
+            CROSS JOIN (SELECT array_agg(DISTINCT s.endpoint_id) AS pending FROM seen AS s WHERE s.has_pending AND s.is_served) AS n;
             EXIT WHEN v_pending IS NULL;
             -- Pending messages and events are applied first.
             v_pending := dialoq.apply_ends(v_pending, v_now);
