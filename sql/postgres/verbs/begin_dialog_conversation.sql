@@ -36,6 +36,11 @@ DECLARE
     v_conversation uuid := coalesce(p_conversation_id, dialoq.next_id());
     v_notices text;
 BEGIN
+    IF NOT dialoq.is_read_committed() THEN
+        PERFORM dialoq.check_isolation();
+    END IF;
+    -- Before any read: tick finds by the transaction's number whether its own reads are complete.
+    PERFORM pg_current_xact_id();
     SELECT coalesce(b.manual_now, clock_timestamp()), b.service_broker_guid INTO v_now, v_guid FROM dialoq.broker AS b;
     SELECT s.service_id INTO v_service_id FROM dialoq.service AS s WHERE s.name = p_from_service;
     IF v_service_id IS NULL THEN
@@ -101,7 +106,6 @@ BEGIN
             END IF;
             v_notices := v_related.notices;
         ELSE
-            PERFORM dialoq.check_isolation();
             PERFORM dialoq.lock_group(v_group);
         END IF;
         v_is_locked := true;
