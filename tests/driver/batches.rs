@@ -403,3 +403,20 @@ pub(crate) fn a_claim_of_no_message_is_left_to_receive(store: Store) {
         assert_eq!(rows, [(0, None), (1, Some(1))]);
     });
 }
+
+/// An event was due by the clock at the beginning of the batch, and is not due any more when the batch comes to it.
+pub(crate) fn a_batch_ends_although_the_clock_is_set_back_meanwhile(store: Store) {
+    on(store, |broker, client, _| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        broker.close().await.unwrap();
+        let due = "UPDATE dialoq.conversation_endpoint SET dialog_timer = clock_timestamp(), due_at = clock_timestamp() WHERE NOT is_initiator";
+        client.batch_execute(due).await.unwrap();
+        let set_back = "CREATE OR REPLACE FUNCTION dialoq.current_time_utc() RETURNS timestamptz LANGUAGE sql
+            AS 'SELECT clock_timestamp() - interval ''1 hour''; '";
+        client.batch_execute(set_back).await.unwrap();
+        client.batch_execute("SET statement_timeout = '10s'").await.unwrap();
+        let batch = "SELECT convert_from(message_body, 'UTF8') FROM dialoq.receive_batch('server', ARRAY[1]::bigint[])";
+        assert_eq!(client.query_one(batch, &[]).await.unwrap().get::<_, String>(0), "a");
+    });
+}

@@ -340,6 +340,8 @@ BEGIN
                     SELECT c.conversation_group_id FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_id);
                 v_notices := concat_ws(' ', v_notices, dialoq.apply_pending(v_id));
             END LOOP;
+            -- If the clock was set back meanwhile, what was due then is not, and stays so for as long.
+            v_now := least(v_now, dialoq.current_time_utc());
         END LOOP;
         IF coalesce(cardinality(v_seen), 0) < cardinality(v_groups) THEN
             -- Some groups are empty, or their service has moved to another queue, or a row was wrong.
