@@ -68,6 +68,30 @@ pub(crate) fn a_take_by_type_finds_the_second_job_of_a_key_however_far_it_is(sto
     });
 }
 
+/// The search behind the first job of a key ends with that key. It went on through the keys behind it, for as many jobs as may be
+/// taken of one: beside 1,000 keys a take that found nothing lasted a second, and the other takes of its queue wait for it.
+pub(crate) fn a_take_by_type_reads_each_key_once(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT, MAX_TAKEN_PER_KEY = 300").await.unwrap();
+        // A key that may have no more jobs taken, with more ready ones of the type than are read one by one, and others of another type.
+        let many = "SELECT dialoq.push_job('w', 'a', 'held up') FROM generate_series(1, 300);
+            SELECT dialoq.take_jobs('w', 300, p_has_lease => true);
+            SELECT dialoq.push_job('w', 'b', 'held up') FROM generate_series(1, 300);
+            SELECT dialoq.push_job('w', 'a', 'key ' || n % 300) FROM generate_series(1, 600) AS n;";
+        client.batch_execute(many).await.unwrap();
+        let read = "SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint
+            FROM pg_class AS c WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'i')";
+        client.batch_execute("BEGIN").await.unwrap();
+        let before: i64 = client.query_one(read, &[]).await.unwrap().get(0);
+        let taken = client.query("SELECT FROM dialoq.take_jobs('w', 1, 'b', p_has_lease => true)", &[]).await.unwrap();
+        let after: i64 = client.query_one(read, &[]).await.unwrap().get(0);
+        client.batch_execute("ROLLBACK").await.unwrap();
+        assert!(taken.is_empty(), "the key has as many taken jobs as it may have");
+        // Each of the 600 jobs once, in the index and in the table, and what is held up.
+        assert!(after - before < 10_000, "{} rows were read", after - before);
+    });
+}
+
 /// A refused report locks the row of its job for a moment.
 pub(crate) fn a_row_that_is_locked_for_a_moment_lets_no_later_job_pass(store: Store) {
     on(store, |broker, client, _| async move {

@@ -229,8 +229,9 @@ BEGIN
                     SELECT * FROM dialoq.job AS j
                     WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top = -1
                         AND (j.job_key, j.take_order) > (h.job_key, coalesce(p_lasts[array_position(p_keys, h.job_key)], 0))
+                        AND j.job_key <= h.job_key
                     ORDER BY j.queue_id, j.job_key, j.take_order LIMIT v_room) AS j) AS b
-            WHERE b.job_key = h.job_key AND b.job_type = p_job_type
+            WHERE b.job_type = p_job_type
             ORDER BY b.place LIMIT 1;
             CONTINUE WHEN NOT FOUND OR h.take_order > first_strict_job.take_order;
             v_before := h.before;
