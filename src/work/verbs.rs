@@ -191,7 +191,8 @@ impl<'a> TakeJobs<'a> {
 
     /// Reports a taken job as done first, by the same commit: if it is refused, nothing is taken, and if the take is, the job
     /// is not completed. So a reader that goes from job to job needs one commit for each and not two. In a transaction, and for a
-    /// queue with limits or of ORDER = FIFO_STRICT, these are two statements: a refused take leaves the job completed.
+    /// queue with limits or of ORDER = FIFO_STRICT, these are two statements: a refused take leaves the job completed. So does one
+    /// that fails while it waits.
     ///
     /// ```
     /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
