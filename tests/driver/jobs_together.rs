@@ -255,6 +255,39 @@ pub(crate) fn a_report_waits_for_a_take_that_locks_its_row_in_passing(store: Sto
     });
 }
 
+/// Such takes lock many rows at once. When the first report has waited, the others go together again.
+pub(crate) fn reports_that_wait_for_a_take_go_together_after_it(store: Store) {
+    on(store, |broker, gathering, database| async move {
+        for number in 0..8 {
+            broker.push_job(W, &number.to_string()).await.unwrap();
+        }
+        let held = broker.take_jobs(W).count(4).lease(Duration::from_secs(3600)).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("BEGIN; SELECT FROM dialoq.job WHERE state = 2 FOR UPDATE").await.unwrap();
+        gathering.wait_for(4);
+        let mut reports = tokio::task::JoinSet::new();
+        for job in &held {
+            let (broker, taken) = (broker.clone(), job.taken);
+            reports.spawn(async move { broker.take_jobs(W).completing(taken).await });
+        }
+        while !store.waits_for_a_lock(&broker).await {
+            tokio::task::yield_now().await;
+        }
+        client.batch_execute("ROLLBACK").await.unwrap();
+        while let Some(next) = reports.join_next().await {
+            assert_eq!(next.unwrap().unwrap().len(), 1);
+        }
+        let text = "SELECT count(*) AS n, count(DISTINCT finished_at) AS times FROM dialoq.job_history";
+        let row = broker.query(text, ()).await.unwrap().rows.remove(0);
+        assert_eq!(
+            (row.get::<i64>("n").unwrap(), row.get::<i64>("times").unwrap()),
+            (4, 2),
+            "one, then three together"
+        );
+    });
+}
+
 /// From plain SQL: what no client sends.
 pub(crate) fn a_batch_with_unusable_arguments_changes_nothing(store: Store) {
     on(store, |broker, _, database| async move {

@@ -181,7 +181,7 @@ fn main() -> ExitCode {
         Postgres jobs_together: each_caller_gets_its_own_answer reports_that_take_the_next_job_go_together a_job_that_comes_back_is_taken_while_batches_go_on
             transactions_that_take_together_end_by_themselves
             jobs_for_a_caller_that_has_left_go_back a_report_waits_for_a_take_that_locks_its_row_in_passing
-            a_batch_with_unusable_arguments_changes_nothing;
+            reports_that_wait_for_a_take_go_together_after_it a_batch_with_unusable_arguments_changes_nothing;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
             logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;
