@@ -75,6 +75,12 @@ impl Load {
         Self { stop, tasks, counts }
     }
 
+    /// How many scenes were played so far.
+    pub(crate) fn scenes(&self) -> u64 {
+        let counts = self.counts.0.lock().expect("counts");
+        counts.iter().filter(|(what, _)| what.starts_with("scene ")).map(|(_, count)| count).sum()
+    }
+
     /// Ends the load and gives what happened, by name.
     pub(crate) async fn stop(mut self) -> BTreeMap<String, u64> {
         let _ = self.stop.send(true);

@@ -5,7 +5,8 @@
 //! tasks, locks, rows and bytes are taken all the time and written as a table and as a page of charts.
 //!
 //! In the end the load stops and every conversation ends. Then nothing may be left: no conversation, message or lock,
-//! and no more handles and tasks than at the start. After ten minutes or more, no series may have grown either.
+//! and no more handles and tasks than at the start. After ten minutes or more, no series may have grown either; what follows
+//! the pace of the load is compared at one pace, because other programs of the machine change it.
 //!
 //! `DIALOQ_SOAK_MINUTES=60 cargo test --release --test soak` runs for that long on each store, one store at a time with
 //! `-- sqlite::` or `-- postgres::`. Without it a run takes a few seconds. `DIALOQ_SOAK_FOLDER` names the folder of the
@@ -58,7 +59,7 @@ async fn soak(store: Store, duration: Duration) {
     load::define(store, &broker).await.expect("definitions");
 
     let mut sampler = Sampler::new(store, broker.clone(), &url);
-    let before = sampler.take().await;
+    let before = sampler.take(0).await;
     let load = Load::start(store, broker.clone());
     let faults = faults::start(&database, url.clone());
     let started = Instant::now();
@@ -66,7 +67,7 @@ async fn soak(store: Store, duration: Duration) {
     let mut samples = Vec::new();
     while started.elapsed() < duration {
         pace.tick().await;
-        samples.push(sampler.take().await);
+        samples.push(sampler.take(load.scenes()).await);
     }
     faults.stop().await;
     let counts = load.stop().await;
@@ -99,7 +100,7 @@ async fn drained(store: Store, broker: &Broker, sampler: &mut Sampler, before: &
     loop {
         pace.tick().await;
         let states = load::end_open_conversations(store, broker).await;
-        let sample = sampler.take().await;
+        let sample = sampler.take(0).await;
         if verdict::is_as_before(before, &sample) {
             return sample;
         }

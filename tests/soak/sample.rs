@@ -9,6 +9,8 @@ use std::time::Instant;
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
     pub(crate) at_s: f64,
+    /// How many scenes the load has played so far.
+    pub(crate) scenes: u64,
     pub(crate) values: Vec<(&'static str, f64)>,
 }
 
@@ -33,7 +35,7 @@ impl Sampler {
     }
 
     /// Takes a sample. A store that a fault has just struck is asked again.
-    pub(crate) async fn take(&mut self) -> Sample {
+    pub(crate) async fn take(&mut self, scenes: u64) -> Sample {
         let mut values = process();
         if let Some(file) = &self.file {
             let size = |suffix: &str| {
@@ -47,7 +49,7 @@ impl Sampler {
         for (name, text) in reads(self.store) {
             values.push((name, self.read(&text).await));
         }
-        Sample { at_s: self.started.elapsed().as_secs_f64(), values }
+        Sample { at_s: self.started.elapsed().as_secs_f64(), scenes, values }
     }
 
     async fn read(&self, text: &str) -> f64 {

@@ -9,14 +9,16 @@ pub(crate) struct Verdict {
     name: &'static str,
     early: f64,
     late: f64,
+    /// What the load of the last quarter allows for.
+    allowed: f64,
     pub(crate) has_grown: bool,
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, early, late, has_grown } = self;
+        let Self { name, early, late, allowed, has_grown } = self;
         let verdict = if *has_grown { "HAS GROWN" } else { "steady" };
-        write!(f, "{name}: median {early:.0} in the second quarter, {late:.0} in the last: {verdict}")
+        write!(f, "{name}: median {early:.0} in the second quarter, {late:.0} in the last (allowed {allowed:.0}): {verdict}")
     }
 }
 
@@ -35,21 +37,42 @@ const SLACK: [(&str, f64); 10] = [
     ("messages", 200.0),
 ];
 
+/// What is under way is as much as the pace of the load times how long it stays, and ended endpoints stay for a second.
+const FOLLOWS_PACE: [&str; 4] = ["endpoints", "groups", "undelivered", "messages"];
+/// What does not shrink follows the most endpoints that there were at once.
+const FOLLOWS_PEAK: [&str; 4] = ["resident KiB", "file bytes", "log bytes", "table bytes"];
+
 /// Compares the second quarter of the samples, when everything is warm, with the last.
 pub(crate) fn of(samples: &[Sample]) -> Vec<Verdict> {
     // The last sample is taken when everything has ended.
     let samples = &samples[..samples.len() - 1];
     let quarter = samples.len() / 4;
     let Some(first) = samples.first().filter(|_| quarter > 0) else { return Vec::new() };
-    let names = first.values.iter().map(|(name, _)| *name);
-    names
-        .map(|name| {
-            let early = median(&samples[quarter..2 * quarter], name);
-            let late = median(&samples[samples.len() - quarter..], name);
-            let slack = SLACK.iter().find(|(known, _)| *known == name).map_or(10.0, |(_, slack)| *slack);
-            Verdict { name, early, late, has_grown: late > early * TOLERANCE + slack }
-        })
-        .collect()
+    let (early, late) = (quarter..2 * quarter, samples.len() - quarter..samples.len());
+    let more = |late: f64, early: f64| if early > 0.0 { (late / early).max(1.0) } else { 1.0 };
+    let pace = more(scenes_a_second(&samples[late.clone()]), scenes_a_second(&samples[early.clone()]));
+    let peak = more(most_endpoints(samples), most_endpoints(&samples[..early.end]));
+    let verdict = |(name, _): &(&'static str, f64)| {
+        let (before, after) = (median(&samples[early.clone()], name), median(&samples[late.clone()], name));
+        let slack = SLACK.iter().find(|(known, _)| known == name).map_or(10.0, |(_, slack)| *slack);
+        let load = match *name {
+            name if FOLLOWS_PACE.contains(&name) => pace,
+            name if FOLLOWS_PEAK.contains(&name) => peak,
+            _ => 1.0,
+        };
+        let allowed = before * load * TOLERANCE + slack;
+        Verdict { name, early: before, late: after, allowed, has_grown: after > allowed }
+    };
+    first.values.iter().map(verdict).collect()
+}
+
+fn scenes_a_second(samples: &[Sample]) -> f64 {
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return 0.0 };
+    (last.scenes - first.scenes) as f64 / (last.at_s - first.at_s).max(f64::MIN_POSITIVE)
+}
+
+fn most_endpoints(samples: &[Sample]) -> f64 {
+    samples.iter().filter_map(|sample| sample.value("endpoints")).fold(0.0, f64::max)
 }
 
 fn median(samples: &[Sample], name: &str) -> f64 {

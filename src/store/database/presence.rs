@@ -17,6 +17,9 @@ use uuid::Uuid;
 /// The pause after a write, in which further changes gather.
 const GATHERING: Duration = Duration::from_millis(100);
 
+/// A queue's number that every server accepts. A request for none of its places shows that the connection lives.
+const ANY_QUEUE: i32 = 1;
+
 /// A link of its own. Its session locks show that the process lives.
 pub(super) struct Presence {
     driver: Arc<dyn Driver>,
@@ -398,7 +401,7 @@ impl Database {
         let mut state = self.presence.state.lock().await;
         let queue_id = match state.places.values().next() {
             Some(place) => place.queue_id,
-            None if state.holds_jobs => 0,
+            None if state.holds_jobs => ANY_QUEUE,
             None => return Ok(()),
         };
         state.call(&self.presence, take_reader_slot(queue_id, 0)).await?;

@@ -650,6 +650,22 @@ async fn places_of_readers_are_taken_again_on_a_new_connection() {
     assert_eq!(stage.asked(&["take_reader_slot"]).len(), 6);
 }
 
+/// A server refuses 0 as a queue's number, so such a look failed every five seconds in a process that takes jobs.
+#[tokio::test]
+async fn a_process_that_holds_jobs_and_no_place_asks_whether_its_connection_lives() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    store.database.presence.hold().await.unwrap();
+    stage.play(|name, args| match (name, args) {
+        ("take_reader_slot", [Arg::Int(1..), Arg::Int(0)]) => Some(Ok(vec![row([("slot", SqlValue::Null)])])),
+        ("take_reader_slot", _) => Some(Err(failure(Code::OUT_OF_RANGE, Fate::Undone))),
+        _ => None,
+    });
+    store.database.keep_places().await.unwrap();
+    assert_eq!(stage.asked(&["take_reader_slot"]).len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_place_that_the_lost_connection_still_holds_is_taken_later() {
     let _limit = crate::testing::limit();
