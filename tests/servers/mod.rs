@@ -306,6 +306,14 @@ impl Database {
         }
     }
 
+    /// What a PostgreSQL of the tests has written into its log about this database.
+    pub(crate) fn server_log(&self) -> Option<Vec<String>> {
+        match &*self.place {
+            Place::Postgres(server, name) => server.log(name),
+            Place::Folder(_) | Place::Mssql { .. } => None,
+        }
+    }
+
     pub(crate) fn store(&self) -> Store {
         self.store
     }

@@ -16,7 +16,7 @@ pub(crate) struct Server {
     url: Url,
     psql: PathBuf,
     /// The server's standard input: its end, at the end of this process, ends the server.
-    _keeper: Option<Child>,
+    keeper: Option<Child>,
     _said: Option<BufReader<ChildStdout>>,
     template: OnceLock<String>,
 }
@@ -86,7 +86,7 @@ pub(super) fn server() -> &'static Server {
     SERVER.get_or_init(|| match env::var("DIALOQ_TEST_POSTGRES") {
         Ok(url) => {
             let psql = client().unwrap_or_else(|| fail("PostgreSQL", "there is no psql"));
-            Server { url: Url::parse(&url), psql, _keeper: None, _said: None, template: OnceLock::new() }
+            Server { url: Url::parse(&url), psql, keeper: None, _said: None, template: OnceLock::new() }
         }
         Err(_) => start(None).unwrap_or_else(|why| fail("PostgreSQL does not start", why)),
     })
@@ -123,7 +123,7 @@ fn start(port: Option<u16>) -> Result<Server, String> {
         before: "postgres://dialoq@localhost/".to_owned(),
         after: format!("?host={folder}&port={}", port.unwrap_or(5432)),
     };
-    Ok(Server { url, psql, _keeper: Some(keeper), _said: Some(said), template: OnceLock::new() })
+    Ok(Server { url, psql, keeper: Some(keeper), _said: Some(said), template: OnceLock::new() })
 }
 
 impl Server {
@@ -155,6 +155,14 @@ impl Server {
     pub(super) fn remove(&self, name: &str) {
         // A server of this process goes with everything in it, perhaps sooner than this.
         let _ = self.try_sql(&self.url.of("postgres"), &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+    }
+
+    /// What the server has written into its log about that database; `None` of a server that the tests have not started.
+    pub(super) fn log(&self, name: &str) -> Option<Vec<String>> {
+        self.keeper.as_ref()?;
+        let folder = self.url.after.strip_prefix("?host=")?.split('&').next()?;
+        let log = std::fs::read_to_string(Path::new(folder).join("log")).expect("the server's log");
+        Some(log.lines().filter(|line| line.contains(&format!(" {name} "))).map(str::to_owned).collect())
     }
 
     /// The statement, the wait and the locks of every session of that database.

@@ -18,7 +18,10 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, early, late, allowed, has_grown } = self;
         let verdict = if *has_grown { "HAS GROWN" } else { "steady" };
-        write!(f, "{name}: median {early:.0} in the second quarter, {late:.0} in the last (allowed {allowed:.0}): {verdict}")
+        write!(
+            f,
+            "{name}: median {early:.0} in the second quarter, {late:.0} in the last (allowed {allowed:.0}): {verdict}"
+        )
     }
 }
 

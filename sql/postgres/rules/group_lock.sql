@@ -187,25 +187,12 @@ BEGIN
     PERFORM dialoq.check_not_ended(p_handle, p_error, p_statement);
 END $$;
 
--- Frees the locks that savepoints made the session's.
+-- Frees the locks that savepoints made the session's, with every other advisory lock of the session: a session of Dialoq's has
+-- no others then. To free one by one what was taken several times over, it would have to ask for each until the server warns.
 -- Errors: none
 -- Locks: none; call it after the end of the transaction.
 CREATE OR REPLACE FUNCTION dialoq.unlock_session() RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET client_min_messages = error AS $$
-DECLARE
-    v_key bigint;
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM set_config('dialoq.session_locks', '', false);
-    -- The list is read once: a lock of a transaction that is still open cannot be freed, so it is not tried again.
-    FOREACH v_key IN ARRAY ARRAY(
-        SELECT DISTINCT l.classid::bigint << 32 | l.objid::bigint
-        FROM pg_locks AS l
-        WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted AND l.objsubid = 1
-            AND l.classid::bigint >> 16 = 17513
-            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
-    LOOP
-        -- One lock may have been taken many times over.
-        WHILE pg_advisory_unlock(v_key) LOOP
-        END LOOP;
-    END LOOP;
+    PERFORM set_config('dialoq.session_locks', '', false), pg_advisory_unlock_all();
 END $$;
