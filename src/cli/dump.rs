@@ -4,7 +4,6 @@ use super::failure::Failure;
 use super::globals::Globals;
 use super::output::Output;
 use clap::Args;
-use dialoq::Broker;
 use serde_json::json;
 
 /// Print the definitions as statements that `apply` understands.
@@ -20,7 +19,7 @@ pub(super) struct Dump {}
 
 impl Dump {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let broker = Broker::open_read_only(&globals.db).await?;
+        let broker = globals.open_read_only().await?;
         let script = broker.dump();
         broker.close().await?;
         match output.json {

@@ -8,7 +8,7 @@ use dialoq::catalog::Catalog;
 use dialoq::internals::jsonl;
 use dialoq::{Broker, Code, ConversationHandle, GroupId, OpenOptions};
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -35,6 +35,9 @@ pub(super) struct Globals {
     /// The definitions of the broker that was opened, for the names in them; a broker that is closed has none.
     #[arg(skip)]
     pub(super) opened: OnceLock<Arc<Catalog>>,
+    /// The brokers that were opened, so that none stays open when its command fails.
+    #[arg(skip)]
+    brokers: Mutex<Vec<Broker>>,
 }
 
 /// The URL may hold a password.
@@ -63,19 +66,35 @@ impl Globals {
 
     /// Opens the broker to try something; a broker without definitions if there is no database.
     pub(super) async fn open_to_try(&self) -> Result<Broker, Failure> {
-        match Broker::open_with(&self.db, OpenOptions::new().create(false)).await {
-            Err(error) if error.code() == Code::STORE_IO && error.message().contains("there is no such file") => {
-                Ok(Broker::open("sqlite::memory:").await?)
+        match self.open().await {
+            Err(Failure::Refused(error))
+                if error.code() == Code::STORE_IO && error.message().contains("there is no such file") =>
+            {
+                Ok(self.keep(Broker::open("sqlite::memory:").await?))
             }
-            _ => self.open().await,
+            opened => opened,
         }
     }
 
     /// Opens the broker for reading, also while another process owns the file.
     pub(super) async fn open_read_only(&self) -> Result<Broker, Failure> {
         let broker = Broker::open_read_only(&self.db).await?;
+        Ok(self.keep(broker))
+    }
+
+    /// Closes what the command has left open.
+    pub(super) async fn close(&self) {
+        let brokers = std::mem::take(&mut *self.brokers.lock().unwrap_or_else(PoisonError::into_inner));
+        for broker in brokers {
+            // The command closes its broker itself where a failure of that is worth a word.
+            let _ = broker.close().await;
+        }
+    }
+
+    fn keep(&self, broker: Broker) -> Broker {
         let _ = self.opened.set(broker.catalog());
-        Ok(broker)
+        self.brokers.lock().unwrap_or_else(PoisonError::into_inner).push(broker.clone());
+        broker
     }
 
     async fn open_with(&self, create: bool) -> Result<Broker, Failure> {
@@ -84,8 +103,7 @@ impl Globals {
         for repair in broker.repairs() {
             Output::new(self.json).warning(&format!("the database was repaired: {repair}"));
         }
-        let _ = self.opened.set(broker.catalog());
-        Ok(broker)
+        Ok(self.keep(broker))
     }
 }
 

@@ -134,6 +134,9 @@ struct Completions {
     shell: clap_complete::Shell,
 }
 
+/// The longest wait for the end of what a command has left open.
+const LONGEST_CLOSE: Duration = Duration::from_secs(1);
+
 /// Runs the command with the arguments of this process.
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -161,6 +164,8 @@ pub(crate) fn main() -> ExitCode {
         Err(error) => return Failure::input(format!("the runtime cannot be started: {error}")).report(&output),
     };
     let done = runtime.block_on(run(&cli, &output));
+    // A command that fails leaves its broker open: a server would write an error into its log for each connection.
+    let _ = runtime.block_on(async { tokio::time::timeout(LONGEST_CLOSE, cli.globals.close()).await });
     // What still runs is dropped, programs of readers are killed with it; a thread that reads standard input would never
     // end, so it is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));

@@ -120,7 +120,8 @@ fn main() -> ExitCode {
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation
             a_damaged_conversation_that_another_holds_is_left_for_later;
-        Postgres server_log: transactions_leave_no_line_in_it;
+        Postgres server_log: transactions_leave_no_line_in_it a_broker_that_opens_works_and_closes_leaves_no_line_in_it
+            no_command_leaves_a_lost_session_in_it;
         Postgres session: the_pool_gives_sessions_as_new statements_that_change_a_session_are_refused the_users_own_sql_has_a_limit
             a_statement_runs_although_its_limit_is_refused
             copy_rows_of_a_statement_are_refused_before_it_runs a_procedure_that_commits_and_fails_runs_once

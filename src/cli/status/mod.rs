@@ -6,7 +6,6 @@ use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::output::Output;
 use clap::Args;
-use dialoq::Broker;
 use dialoq::status::{ConversationFilter, ConversationSide};
 use serde::Serialize;
 use std::io::IsTerminal;
@@ -80,7 +79,7 @@ impl Status {
     }
 
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let broker = Broker::open_read_only(&globals.db).await?;
+        let broker = globals.open_read_only().await?;
         loop {
             let status = broker.status().await?;
             let sides = match self.conversations {

@@ -8,7 +8,7 @@ use comfy_table::Cell;
 use dialoq::internals::ErrorConstructors;
 use dialoq::protocol::definition::{Definition, Missed, WorkScheduleOptions};
 use dialoq::work::{WorkScheduleStatus, coming_times};
-use dialoq::{Broker, Code, Error, Timestamp};
+use dialoq::{Code, Error, Timestamp};
 use jiff::tz::TimeZoneDatabase;
 use serde_json::json;
 
@@ -167,7 +167,7 @@ impl Next {
         let count = usize::from(self.count);
         let (times, zone) = match (&self.name, &self.cron) {
             (Some(name), _) => {
-                let broker = Broker::open_read_only(&globals.db).await?;
+                let broker = globals.open_read_only().await?;
                 let all = broker.work_schedules().await?;
                 let found =
                     all.into_iter().find(|schedule| schedule.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
@@ -194,7 +194,7 @@ impl Next {
 }
 
 async fn list(globals: &Globals, output: &Output) -> Result<(), Failure> {
-    let schedules = Broker::open_read_only(&globals.db).await?.work_schedules().await?;
+    let schedules = globals.open_read_only().await?.work_schedules().await?;
     if output.json {
         return schedules.iter().try_for_each(|schedule| output.json(schedule));
     }

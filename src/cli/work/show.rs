@@ -38,7 +38,7 @@ pub(super) struct List {
 
 impl List {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let broker = Broker::open_read_only(&globals.db).await?;
+        let broker = globals.open_read_only().await?;
         let now = broker.clock().now();
         let filter = self.filter.of(now);
         if self.finished {
@@ -164,7 +164,7 @@ pub(super) struct Show {
 
 impl Show {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let broker = Broker::open_read_only(&globals.db).await?;
+        let broker = globals.open_read_only().await?;
         let filter = JobFilter { job: Some(self.job), ..JobFilter::default() };
         let value = match broker.jobs(&filter, 1).await?.first() {
             Some(job) => serde_json::to_value(job).unwrap_or_default(),
@@ -216,7 +216,7 @@ enum By {
 
 impl Stats {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let broker = Broker::open_read_only(&globals.db).await?;
+        let broker = globals.open_read_only().await?;
         let (by, heading) = match self.by {
             By::Queue => (StatisticsBy::Queue, "of"),
             By::Reader => (StatisticsBy::Reader, "reader"),

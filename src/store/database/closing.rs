@@ -9,7 +9,8 @@ use tokio::sync::Notify;
 /// The longest wait of a close. Work may wait for the lock of a transaction that never ends.
 pub(super) const LONGEST_CLOSE: Duration = Duration::from_secs(5);
 
-const LONGEST_ENDING: Duration = Duration::from_secs(1);
+/// The longest wait for the ends of requests and rollbacks under way.
+pub(super) const LONGEST_ENDING: Duration = Duration::from_secs(1);
 
 /// Whether the store is open, and the amount of work under way.
 #[derive(Debug, Default)]

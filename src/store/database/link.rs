@@ -228,10 +228,17 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Closes every idle link, and the others when they come back.
     fn close(&self) -> BoxFuture<'_, ()>;
+
+    /// Waits until the server has learned of the end of every link that was dropped, a second at most: a process that ends
+    /// earlier looks like a lost one in the server's log.
+    fn wait_for_ends(&self) -> BoxFuture<'_, ()>;
 }
 
 /// Receives notifications.
 pub trait Listener: Send {
     /// The payloads that have arrived; waits for the first.
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<String>>>;
+
+    /// Asks the server to send nothing more. A notification to a listener that is gone is an error in the server's log.
+    fn stop(&mut self) -> BoxFuture<'_, ()>;
 }

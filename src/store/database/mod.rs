@@ -43,6 +43,7 @@ use notifications::{control_connection, publish, queue_poll};
 use retry::{Repeat, Retry, retry};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use transactions::{attempts, claim_ages, claims, tx, uncommitted_receives};
 use uuid::Uuid;
@@ -56,6 +57,8 @@ pub struct DatabaseStore {
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Notifies other processes; it ends by itself once the outbox is closed.
     notifier: Mutex<Option<JoinHandle<()>>>,
+    /// Listens to other processes; it ends by itself once the store leaves.
+    listening: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The state that all calls and tasks of a store share.
@@ -97,6 +100,8 @@ struct Database {
     schedule_failures: schedules::ScheduleFailures,
     open_work: closing::OpenWork,
     endings: closing::Endings,
+    /// Once, when the store closes.
+    leaving: Notify,
     runtime: tokio::runtime::Handle,
 }
 
@@ -171,6 +176,7 @@ impl DatabaseStore {
             pushed_time: tokio::sync::Mutex::default(),
             open_work: closing::OpenWork::default(),
             endings: closing::Endings::default(),
+            leaving: Notify::new(),
             runtime: tokio::runtime::Handle::current(),
             clock,
             driver,
@@ -185,19 +191,17 @@ impl DatabaseStore {
         database.push_test_clock().await?;
         database.watch.set_polling(listener.is_none());
         let notifier = Mutex::new(Some(tokio::spawn(database.clone().notify_peers())));
-        let mut tasks = vec![
+        let tasks = vec![
             tokio::spawn(database.clone().run_queue_poll()),
             tokio::spawn(database.clone().run_notes()),
             tokio::spawn(database.clone().run_claim_ages()),
             tokio::spawn(database.clone().publish_monitors()),
             tokio::spawn(database.clone().keep_up()),
         ];
-        if let Some(listener) = listener {
-            tasks.push(tokio::spawn(database.clone().listen_to_peers(listener)));
-        }
+        let listening = listener.map(|listener| tokio::spawn(database.clone().listen_to_peers(listener)));
         // Timers may have fallen due while no process ran.
         database.maintenance.falls_due(Timestamp(0));
-        Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), notifier }))
+        Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), notifier, listening: Mutex::new(listening) }))
     }
 
     fn stop_tasks(&self) {
@@ -205,12 +209,41 @@ impl DatabaseStore {
         tasks.iter().for_each(JoinHandle::abort);
     }
 
+    fn take_listening(&self) -> Option<JoinHandle<()>> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Stops the tasks while none of them waits for an answer: a session that goes away in the middle of a request, or before a
+    /// notification, is an error in the server's log.
+    async fn stop_tasks_between_requests(&self) {
+        let database = &self.database;
+        let mut listening = self.take_listening();
+        database.leaving.notify_one();
+        let between = async {
+            if let Some(listening) = &mut listening {
+                let _ = listening.await;
+            }
+            let _resting = (
+                database.maintenance_control.rest().await,
+                database.control.rest().await,
+                database.presence.rest().await,
+            );
+            self.stop_tasks();
+        };
+        if tokio::time::timeout(closing::LONGEST_ENDING, between).await.is_err() {
+            self.stop_tasks();
+            if let Some(listening) = listening {
+                listening.abort();
+            }
+        }
+    }
+
     async fn close_now(&self) {
         let database = &self.database;
         if !database.open_work.close().await {
             return;
         }
-        self.stop_tasks();
+        self.stop_tasks_between_requests().await;
         database.board.wake_all();
         let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).take();
         let abort_notifier = notifier.as_ref().map(JoinHandle::abort_handle);
@@ -233,12 +266,16 @@ impl DatabaseStore {
                 abort_notifier.abort();
             }
         }
+        database.driver.wait_for_ends().await;
     }
 }
 
 impl Drop for DatabaseStore {
     fn drop(&mut self) {
         self.stop_tasks();
+        if let Some(listening) = self.take_listening() {
+            listening.abort();
+        }
         self.database.outbox.close();
     }
 }

@@ -238,6 +238,11 @@ impl Presence {
         self.state.lock().await.holds_jobs
     }
 
+    /// No request is under way while this is held.
+    pub(super) async fn rest(&self) -> impl Drop + '_ {
+        self.state.lock().await
+    }
+
     /// Deletes the rows of this process, and closes the link.
     pub(super) async fn close(&self) {
         let mut state = self.state.lock().await;

@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -58,6 +59,7 @@ pub(super) struct Connector {
     /// The runtime of the first connection, which opened the store. A connection works only while its runtime runs, and a
     /// caller's runtime may end before other callers have done with the connection.
     home: OnceLock<tokio::runtime::Handle>,
+    ends: Arc<Ends>,
 }
 
 /// The statements of the user that are under way, so that closing can stop them.
@@ -113,6 +115,38 @@ pub(super) struct Session {
     readying: Arc<Readying>,
     /// The connector's `read_only_refusals` when it was made.
     made_after: u64,
+    /// The task of its connection, and where it goes with the session's end.
+    task: Option<JoinHandle<()>>,
+    ends: Arc<Ends>,
+}
+
+/// The sessions of a store, so that closing can wait for their ends.
+#[derive(Default)]
+struct Ends {
+    /// How many sessions somebody holds.
+    held: AtomicUsize,
+    /// The connections of dropped sessions: each still tells the server that it ends.
+    ending: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The longest wait for connections that end, and for sessions that are still held: work that has answered its caller gives
+/// its session back a moment later, a transaction that is open does not.
+const LONGEST_END: Duration = Duration::from_secs(1);
+const LONGEST_HOLD: Duration = Duration::from_millis(100);
+
+impl Ends {
+    fn ending(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let mut ending = self.ends.ending();
+        ending.retain(|task| !task.is_finished());
+        ending.extend(self.task.take());
+        self.ends.held.fetch_sub(1, Relaxed);
+    }
 }
 
 impl Session {
@@ -219,6 +253,7 @@ impl Connector {
             running: Running::default(),
             read_only_refusals: AtomicU64::new(0),
             home: OnceLock::new(),
+            ends: Arc::default(),
         })
     }
 
@@ -241,6 +276,25 @@ impl Connector {
         }
         // In parallel: if the server does not answer, each takes the whole limit.
         stops.join_all().await;
+    }
+
+    /// Waits until the connections of dropped sessions have told the server that they end.
+    pub(super) async fn wait_for_ends(&self) {
+        let began = Instant::now();
+        let all = async {
+            loop {
+                let ending = std::mem::take(&mut *self.ends.ending());
+                for task in ending {
+                    let _ = task.await;
+                }
+                let is_over = self.ends.held.load(Relaxed) == 0 && self.ends.ending().is_empty();
+                if is_over || began.elapsed() > LONGEST_HOLD {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(LONGEST_END, all).await;
     }
 
     /// Cleans a session whose user left a transaction open, and makes one that ran the user's SQL like new.
@@ -305,7 +359,7 @@ impl Connector {
         };
         let lost = Arc::new(OnceLock::new());
         let why = lost.clone();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             loop {
                 match std::future::poll_fn(|context| connection.poll_message(context)).await {
                     Some(Ok(AsyncMessage::Notification(said))) => on_notification(said.payload().to_owned()),
@@ -336,6 +390,7 @@ impl Connector {
             return Err(silent(limit, &self.place));
         };
         readied.map_err(|error| not_connected(&error, &self.place))?;
+        self.ends.held.fetch_add(1, Relaxed);
         Ok(Session {
             client: Arc::new(client),
             lost,
@@ -344,6 +399,8 @@ impl Connector {
             renewal: None,
             readying: Arc::new(Readying::new(self.connect.clone(), notices.is_ok())),
             made_after,
+            task: Some(task),
+            ends: self.ends.clone(),
         })
     }
 }

@@ -43,4 +43,11 @@ impl Listener for PgListener {
             Ok(std::iter::once(first).chain(others).collect())
         })
     }
+
+    fn stop(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            // If that fails, the connection is lost.
+            let _ = self.session.client.batch_execute(session::UNLISTEN).await;
+        })
+    }
 }

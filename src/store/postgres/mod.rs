@@ -67,7 +67,7 @@ impl PostgresDriver {
     /// # Errors
     /// 60030 the server cannot be reached, 60034 it refuses this user.
     pub async fn plain(&self) -> Result<Arc<tokio_postgres::Client>> {
-        Ok(self.connector.connect(|_| ()).await?.client)
+        Ok(self.connector.connect(|_| ()).await?.client.clone())
     }
 
     async fn taken(&self) -> Result<PgLink> {
@@ -137,5 +137,9 @@ impl Driver for PostgresDriver {
     fn close(&self) -> BoxFuture<'_, ()> {
         self.pool.close();
         Box::pin(self.connector.stop_users_statements())
+    }
+
+    fn wait_for_ends(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.connector.wait_for_ends())
     }
 }

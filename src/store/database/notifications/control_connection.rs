@@ -57,6 +57,11 @@ impl ControlConnection {
         Ok(LentLink { kept, link })
     }
 
+    /// No request is under way while this is held.
+    pub(in crate::store::database) async fn rest(&self) -> impl Drop + '_ {
+        self.0.lock().await
+    }
+
     /// Closes the link.
     pub(in crate::store::database) async fn close(&self) {
         self.0.lock().await.link.take();

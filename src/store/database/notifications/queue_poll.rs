@@ -256,7 +256,12 @@ impl Database {
     pub(in crate::store::database) async fn listen_to_peers(self: Arc<Self>, mut listener: Box<dyn Listener>) {
         loop {
             let error = loop {
-                match listener.next().await {
+                let said = tokio::select! {
+                    biased;
+                    () = self.leaving.notified() => return listener.stop().await,
+                    said = listener.next() => said,
+                };
+                match said {
                     Ok(payloads) => {
                         let of_peers = payloads.iter().map(|payload| Notices::of_peer(payload, self.process));
                         self.apply_peer_notices(&of_peers.flatten().collect()).await;
@@ -266,7 +271,12 @@ impl Database {
             };
             tracing::warn!(%error, "the connection for notifications of other processes was lost");
             self.watch.set_polling(true);
-            let Some(again) = listen_again(&*self.driver).await else { return };
+            let again = tokio::select! {
+                biased;
+                () = self.leaving.notified() => return,
+                again = listen_again(&*self.driver) => again,
+            };
+            let Some(again) = again else { return };
             listener = again;
             self.watch.set_polling(false);
             self.catch_up().await;

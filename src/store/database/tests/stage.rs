@@ -218,6 +218,10 @@ impl Driver for Played {
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }
+
+    fn wait_for_ends(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 struct PlayedListener(mpsc::UnboundedReceiver<String>);
@@ -228,6 +232,10 @@ impl Listener for PlayedListener {
             let first = self.0.recv().await.ok_or_else(Error::closed)?;
             Ok(std::iter::once(first).chain(std::iter::from_fn(|| self.0.try_recv().ok())).collect())
         })
+    }
+
+    fn stop(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
     }
 }
 

@@ -1,0 +1,4 @@
+-- Listens no more.
+-- Takes: nothing
+-- Gives: nothing
+UNLISTEN dialoq;
