@@ -1,5 +1,5 @@
 //! What a broker leaves in the log of its server: nothing, as long as nothing goes wrong. A line for each message would fill the
-//! disk of a server that nobody watches.
+//! disk of a server without an operator.
 
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
@@ -89,7 +89,7 @@ pub(crate) fn no_command_leaves_a_lost_session_in_it(store: Store) {
         &["work", "schedule", "list"],
         &["dump"],
         &["receive", "nowhere"],
-        &["send", "--from", "Nobody", "--to", "Nobody", "--type", "Word", "body"],
+        &["send", "--from", "Stranger", "--to", "Stranger", "--type", "Word", "body"],
     ];
     for arguments in commands.repeat(3) {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_dialoq"));

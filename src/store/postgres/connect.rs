@@ -123,7 +123,7 @@ pub(super) struct Session {
 /// The sessions of a store, so that closing can wait for their ends.
 #[derive(Default)]
 struct Ends {
-    /// How many sessions somebody holds.
+    /// How many sessions are in use or in the pool.
     held: AtomicUsize,
     /// The connections of dropped sessions: each still tells the server that it ends.
     ending: Mutex<Vec<JoinHandle<()>>>,
@@ -278,7 +278,7 @@ impl Connector {
         stops.join_all().await;
     }
 
-    /// Waits until the connections of dropped sessions have told the server that they end.
+    /// Waits until the connections of dropped sessions have said to the server that they end.
     pub(super) async fn wait_for_ends(&self) {
         let began = Instant::now();
         let all = async {
