@@ -99,6 +99,27 @@ async fn received(broker: &Broker) -> Result<(Tx, ConversationHandle, String)> {
     Ok((tx, message.conversation_handle, text))
 }
 
+pub(crate) fn a_receiver_alone_opens_a_transaction_and_others_beside_it_claim(store: Store) {
+    on(store, |scene| async move {
+        for text in ["a", "b", "c", "d", "e"] {
+            scene.conversation(&[text]).await;
+        }
+        let options = OpenOptions::default().careful_receives(1).note_after(Duration::from_secs(3600));
+        let broker = Broker::open_with(scene.database.url(), options).await?;
+        // The first receive of a process is careful.
+        received(&broker).await?.0.commit().await?;
+        for _ in 0..2 {
+            let (alone, ..) = received(&broker).await?;
+            assert_eq!((scene.number(OPEN), scene.number(CLAIMED)), (1, 0), "a batch of one is not worth a claim");
+            let (beside, ..) = received(&broker).await?;
+            assert_eq!((scene.number(OPEN), scene.number(CLAIMED)), (1, 1), "two callers share the calls of claims");
+            beside.commit().await?;
+            alone.commit().await?;
+        }
+        broker.close().await
+    });
+}
+
 pub(crate) fn a_claim_holds_its_group_without_a_transaction_of_the_server(store: Store) {
     on(store, |scene| async move {
         scene.conversation(&["a", "b"]).await;

@@ -96,6 +96,10 @@ impl ClaimDesks {
         idle.unwrap_or_else(|| self.next.fetch_add(1, Relaxed) % DESKS)
     }
 
+    fn are_idle(&self) -> bool {
+        self.all.iter().all(|desk| desk.batcher.is_idle())
+    }
+
     /// Claims nothing more, and closes the sessions.
     pub(in crate::store::database) async fn close(&self) {
         for desk in &self.all {
@@ -185,7 +189,9 @@ impl Database {
     ) -> Claimed {
         let folded_name = fold_name(queue);
         let shared = self.receives.queue(&folded_name, || self.board.queue(&folded_name));
-        if !shared.tries_claim() && !self.notes.claims_always() {
+        // A batch of one costs the server a fifth more than RECEIVE in a transaction.
+        let is_alone = self.uncommitted.of(queue_id) == 0 && self.desks.are_idle();
+        if (is_alone || !shared.tries_claim()) && !self.notes.claims_always() {
             return Claimed::General;
         }
         let (answer, answered) = oneshot::channel();
