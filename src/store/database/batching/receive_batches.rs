@@ -145,7 +145,8 @@ impl Queue {
     pub(super) fn tries_claim(&self) -> bool {
         let mut trials = self.claim_trials();
         let tries = trials.left == 0;
-        trials.left = trials.left.saturating_sub(1);
+        // Now, not when this trial has ended: all who come meanwhile would try too.
+        trials.left = if tries { trials.last } else { trials.left - 1 };
         tries
     }
 
@@ -154,6 +155,7 @@ impl Queue {
         let mut trials = self.claim_trials();
         if was_committed {
             trials.last /= 2;
+            trials.left = trials.left.min(trials.last);
         } else {
             trials.last = (2 * trials.last).clamp(1, MOST_WITHOUT_CLAIM);
             trials.left = trials.last;
@@ -354,6 +356,9 @@ mod tests {
             }
         }
         assert_eq!(tried, 6 + (1000 - 37) / 33, "after 1, 2, 4, 8 and 16 receives, then after 32 each");
+        // These come while the trials before them are under way.
+        let tried = (0..330).filter(|_| queue.tries_claim()).count();
+        assert_eq!(tried, 10);
         (0..40).for_each(|_| queue.note_claim(true));
         assert!((0..=MOST_WITHOUT_CLAIM).any(|_| queue.tries_claim()), "the pause ends");
         queue.note_claim(false);
