@@ -67,7 +67,7 @@ case!(a_job_that_no_longer_matches_its_filter_stays, [243], async |t| {
 });
 
 case!(a_take_whose_unit_is_refused_leaves_no_trace, [243, 244], async |t| {
-    t.define("CREATE WORK QUEUE w").await?;
+    t.define("CREATE WORK QUEUE w WITH RATE_JOBS = 1, RATE_MS = 60000").await?;
     t.broker.push_job("w", "a").await?;
     let take = Take {
         queue: "w".into(),
@@ -85,6 +85,8 @@ case!(a_take_whose_unit_is_refused_leaves_no_trace, [243, 244], async |t| {
     let found = t.broker.jobs(&ready, 9).await?;
     assert_eq!((found.len(), found[0].attempts, found[0].token), (1, 0, 0));
     assert_eq!(t.broker.cancel_found_jobs(&ready, &found).await?, 1, "it is as it was found");
+    t.broker.push_job("w", "b").await?;
+    assert_eq!(t.broker.take_jobs("w").await?.len(), 1, "it counts against no rate");
 });
 
 case!(a_history_keeps_to_its_bounds, [257], async |t| {

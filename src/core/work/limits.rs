@@ -52,6 +52,13 @@ impl Rate {
     }
 }
 
+/// When the next job of a queue, and of a key of it, would be taken if they came evenly.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NextTakes {
+    queue: i64,
+    key: i64,
+}
+
 impl Work {
     /// The time of what runs now. If the clock was set back, readers that wait for a rate wait for the new time.
     pub(in crate::core) fn set_time(&mut self, now: Timestamp) {
@@ -83,14 +90,14 @@ impl Work {
         self.signal_many(queue_id, room.min(queue.takeable));
     }
 
-    /// The next job that the limits of its queue and key let go, counted against them.
+    /// The next job that the limits of its queue and key let go, counted against them; and the rates before that.
     pub(super) fn next_within_limits(
         &mut self,
         queue_id: i32,
         job_type: Option<u32>,
         from: TakeFrom,
         now: Timestamp,
-    ) -> Option<u32> {
+    ) -> Option<(u32, NextTakes)> {
         let queue = self.queues.get(&queue_id)?;
         let settings = queue.settings;
         if settings.limit(WorkNumber::MaxTaken).is_some_and(|most| queue.taken as u64 >= most.unsigned_abs()) {
@@ -106,6 +113,8 @@ impl Work {
         let place = self.first(queue_id, job_type, from)?.job;
         let key = self.jobs[place].key;
         let queue = self.queues.get_mut(&queue_id)?;
+        let before =
+            NextTakes { queue: queue.next_take, key: queue.keys.get(&key).map_or(0, |of_key| of_key.next_take) };
         if let Some(rate) = rate {
             queue.next_take = rate.after(queue.next_take, now.0);
             // Readers that found the limit used up sleep until it lets one more go.
@@ -118,6 +127,16 @@ impl Work {
         {
             of_key.next_take = rate.after(of_key.next_take, now.0);
         }
-        Some(place)
+        Some((place, before))
+    }
+
+    /// A job that was counted against the rates was not taken after all.
+    pub(super) fn uncount(&mut self, place: u32, before: NextTakes) {
+        let job = &self.jobs[place];
+        let Some(queue) = self.queues.get_mut(&job.queue_id) else { return };
+        queue.next_take = before.queue;
+        if let Some(of_key) = queue.keys.get_mut(&job.key) {
+            of_key.next_take = before.key;
+        }
     }
 }

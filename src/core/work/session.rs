@@ -2,6 +2,7 @@
 
 use super::change::WorkChange;
 use super::job::FinishedAs;
+use super::limits::NextTakes;
 use crate::core::change::Change;
 use crate::core::effects::Effects;
 use crate::core::session::Session;
@@ -20,13 +21,11 @@ pub(in crate::core) enum WorkOp {
         job: u32,
         push: Box<Push>,
     },
-    /// The change is written at once in a transaction, with the commit in a unit.
+    /// Written at once in a transaction, with the commit in a unit.
     Take {
         job: u32,
         token: u64,
-        /// Of the taking before; 0 if there was none.
-        token_before: u64,
-        change: Option<Box<WorkChange>>,
+        unwritten: Option<Box<UnwrittenTake>>,
     },
     Complete {
         job: u32,
@@ -58,6 +57,15 @@ pub(in crate::core) enum WorkOp {
     Redrive {
         job: u32,
     },
+}
+
+/// A taking that is written with the commit of its unit, and what memory had before it.
+#[derive(Debug, Clone)]
+pub(in crate::core) struct UnwrittenTake {
+    pub(super) change: WorkChange,
+    /// Of the taking before; 0 if there was none.
+    pub(super) token_before: u64,
+    pub(super) next_takes: NextTakes,
 }
 
 /// How a session's work is undone.
@@ -133,7 +141,7 @@ impl Core {
     pub(in crate::core) fn apply_work(&mut self, op: WorkOp, now: Timestamp) {
         match op {
             WorkOp::Push { job, push } => self.apply_push_job(job, *push, now),
-            WorkOp::Take { job, token, change, .. } => self.apply_take_job(job, token, change, now),
+            WorkOp::Take { job, token, unwritten } => self.apply_take_job(job, token, unwritten, now),
             WorkOp::Complete { job, result, .. } => self.finish_job(job, FinishedAs::Done, result, now),
             WorkOp::Fail { job, reason, then, .. } => self.fail_attempt(job, reason, then, now),
             WorkOp::Extend { job, was_free, lease_until } => self.apply_extend(job, was_free, lease_until),
@@ -147,7 +155,7 @@ impl Core {
     pub(in crate::core) fn undo_work(&mut self, op: WorkOp, undone: Undone) {
         match op {
             WorkOp::Push { job, .. } => self.undo_push_job(job),
-            WorkOp::Take { job, token, token_before, .. } => self.undo_take_job(job, token, token_before, undone),
+            WorkOp::Take { job, token, unwritten } => self.undo_take_job(job, token, unwritten, undone),
             WorkOp::Complete { job, was_free, .. } => {
                 (self.work.jobs[job].is_reported, self.work.jobs[job].is_finished) = (false, false);
                 self.free_job(job, was_free);

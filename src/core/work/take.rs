@@ -2,9 +2,10 @@
 
 use super::change::WorkChange;
 use super::job::FinishedAs;
+use super::limits::NextTakes;
 use super::push::{check_delay, check_name};
 use super::ready::Place;
-use super::session::{Undone, WorkOp};
+use super::session::{Undone, UnwrittenTake, WorkOp};
 use crate::catalog::WorkQueue;
 use crate::core::effects::Effects;
 use crate::core::session::{Op, Session};
@@ -63,8 +64,8 @@ impl Core {
             }
         };
         while rows.len() < usize::try_from(take.count).unwrap_or(usize::MAX) {
-            let Some(place) = self.work.next_within_limits(queue.id, job_type, take.from, now) else { break };
-            rows.push(self.take_one(session, &queue, place, lease_until, &take.taken_by, now));
+            let Some(chosen) = self.work.next_within_limits(queue.id, job_type, take.from, now) else { break };
+            rows.push(self.take_one(session, &queue, chosen, lease_until, &take.taken_by, now));
         }
         Ok(rows)
     }
@@ -73,7 +74,7 @@ impl Core {
         &mut self,
         session: &mut Session,
         queue: &WorkQueue,
-        place: u32,
+        (place, next_takes): (u32, NextTakes),
         lease_until: Option<Timestamp>,
         taken_by: &Arc<str>,
         now: Timestamp,
@@ -106,21 +107,27 @@ impl Core {
         let taken_by = taken_by.clone();
         let change = WorkChange::TakeJob { job_id, attempts: attempt, token, lease_until, taken_at: now, taken_by };
         // A transaction may end with its process: the attempt counts at once.
-        let kept = if session.is_transaction {
+        let unwritten = if session.is_transaction {
             work.write(change);
             None
         } else {
-            Some(Box::new(change))
+            Some(Box::new(UnwrittenTake { change, token_before, next_takes }))
         };
-        session.record(Op::Work(WorkOp::Take { job: place, token, token_before, change: kept }));
+        session.record(Op::Work(WorkOp::Take { job: place, token, unwritten }));
         row
     }
 
     /// At the commit: a job held by the transaction is done, a leased one stays taken.
-    pub(super) fn apply_take_job(&mut self, place: u32, token: u64, change: Option<Box<WorkChange>>, now: Timestamp) {
+    pub(super) fn apply_take_job(
+        &mut self,
+        place: u32,
+        token: u64,
+        unwritten: Option<Box<UnwrittenTake>>,
+        now: Timestamp,
+    ) {
         let work = &mut self.work;
-        if let Some(change) = change {
-            work.write(*change);
+        if let Some(unwritten) = unwritten {
+            work.write(unwritten.change);
         }
         let Some(job) = work.jobs.get(place).filter(|job| job.token == token && job.state == JobState::Taken) else {
             return;
@@ -137,7 +144,13 @@ impl Core {
     }
 
     /// A rollback is a failed attempt. What a savepoint undoes, or what no reader has seen, never was.
-    pub(super) fn undo_take_job(&mut self, place: u32, token: u64, token_before: u64, undone: Undone) {
+    pub(super) fn undo_take_job(
+        &mut self,
+        place: u32,
+        token: u64,
+        unwritten: Option<Box<UnwrittenTake>>,
+        undone: Undone,
+    ) {
         if self.work.jobs.get(place).is_none_or(|job| job.token != token || job.state != JobState::Taken) {
             return;
         }
@@ -147,9 +160,14 @@ impl Core {
             }
             Undone::ToSavepoint => self.return_job(place, true),
             Undone::BeforeItsCommit => {
+                if let Some(unwritten) = &unwritten {
+                    self.work.uncount(place, unwritten.next_takes);
+                }
                 self.return_job(place, false);
-                // Its row has the earlier one, and those who look at it compare that.
-                self.work.jobs[place].token = token_before;
+                if let Some(unwritten) = unwritten {
+                    // Its row has the earlier one, and those who look at it compare that.
+                    self.work.jobs[place].token = unwritten.token_before;
+                }
             }
         }
     }

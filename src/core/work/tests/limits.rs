@@ -153,6 +153,81 @@ fn a_clock_that_is_set_back_wakes_the_readers_that_wait_for_a_rate() {
 }
 
 #[test]
+fn a_take_whose_unit_is_refused_does_not_count_against_a_rate() {
+    for limit in [WorkNumber::RateJobs, WorkNumber::KeyRateJobs] {
+        let mut memory = broker(&[number(limit, 2), number(WorkNumber::RateMs, 1000)]);
+        for _ in 0..3 {
+            push(&mut memory, Push { key: Some("k".into()), ..job_of("a") });
+        }
+        for _ in 0..2 {
+            let stranger = TakenJob { job: JobId(7), token: 7 };
+            let unit = vec![Verb::Work(take_verb(9, LEASE)), Verb::Work(complete(stranger))];
+            assert_eq!(memory.submit(unit, NOW).unwrap_err().code(), Code::JOB_NOT_FOUND);
+        }
+        assert_eq!(take(&mut memory, 9, NOW).len(), 2, "{limit:?}");
+        assert!(take(&mut memory, 9, NOW).is_empty(), "{limit:?}");
+    }
+}
+
+/// Queue monitors start a reader for each job that it counts.
+#[test]
+fn the_depth_of_a_queue_is_what_readers_may_take() {
+    let depth = |memory: &Memory| {
+        let queue = memory.core.catalog().work_queue("w").unwrap().id;
+        memory.core.depth(queue).ready_groups
+    };
+    let alter = |memory: &mut Memory, option| {
+        let alter = Definition::AlterWorkQueue { name: "w".into(), options: vec![option] };
+        memory.submit(vec![Verb::Define(vec![alter])], NOW).unwrap();
+    };
+    let mut memory = broker(&[]);
+    for key in ["k", "k", "k", "l"] {
+        push(&mut memory, Push { key: Some(key.into()), ..job_of("a") });
+    }
+    assert_eq!(depth(&memory), 4);
+    alter(&mut memory, number(WorkNumber::MaxTaken, 2));
+    assert_eq!(depth(&memory), 2);
+    alter(&mut memory, number(WorkNumber::MaxTakenPerKey, 1));
+    assert_eq!(take(&mut memory, 1, NOW).len(), 1);
+    assert_eq!(depth(&memory), 1, "one of the two is taken");
+    alter(&mut memory, number(WorkNumber::MaxTaken, 0));
+    assert_eq!(depth(&memory), 1, "of the key that has no taken job");
+    alter(&mut memory, number(WorkNumber::MaxTakenPerKey, 0));
+    assert_eq!(depth(&memory), 3);
+    alter(&mut memory, number(WorkNumber::MaxTaken, 1));
+    assert_eq!(depth(&memory), 0);
+    alter(&mut memory, number(WorkNumber::MaxTaken, 0));
+    alter(&mut memory, WorkOption::Status(false));
+    assert_eq!(depth(&memory), 0, "it is paused");
+}
+
+/// A take wakes no reader, but the depth is told: a monitor that does not learn it starts readers for jobs that are gone.
+#[test]
+fn a_job_that_leaves_those_that_may_be_taken_tells_the_depth() {
+    let told =
+        |effects: &crate::core::Effects| effects.arrivals.iter().map(|arrival| arrival.newly_ready).collect::<Vec<_>>();
+    for limit in [None, Some(number(WorkNumber::MaxTakenPerKey, 1))] {
+        let mut memory = broker(limit.as_slice());
+        for _ in 0..2 {
+            push(&mut memory, Push { key: Some("k".into()), ..job_of("a") });
+        }
+        let mut session = memory.core.begin();
+        memory.core.execute(&mut session, Verb::Work(take_verb(1, LEASE)), NOW).unwrap();
+        let mut effects = crate::core::Effects::default();
+        memory.core.commit(session, NOW, &mut effects);
+        assert_eq!(told(&effects), [0], "{limit:?}");
+        // One that stands behind another of its key was not among them.
+        let mut session = memory.core.begin();
+        let cancel = WorkVerb::Cancel { job: JobId(2), seen: None };
+        memory.core.execute(&mut session, Verb::Work(cancel), NOW).unwrap();
+        let mut effects = crate::core::Effects::default();
+        memory.core.commit(session, NOW, &mut effects);
+        let expected: &[usize] = if limit.is_some() { &[] } else { &[0] };
+        assert_eq!(told(&effects), expected, "{limit:?}");
+    }
+}
+
+#[test]
 fn a_paused_queue_takes_jobs_and_gives_none() {
     let mut memory = broker(&[]);
     let alter = |memory: &mut Memory, is_on| {

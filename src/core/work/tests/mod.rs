@@ -5,7 +5,7 @@ mod random;
 mod schedules;
 mod transactions;
 
-use crate::core::{FinishedAs, Limits, Memory, Session};
+use crate::core::{FinishedAs, Limits, Memory, Reply, Session, Step};
 use crate::error::Code;
 use crate::id::JobId;
 use crate::protocol::definition::{Definition, WorkNumber, WorkOption, WorkOrder};
@@ -149,6 +149,35 @@ fn a_job_is_pushed_taken_and_completed() {
         (id.0, FinishedAs::Done, after_ms(7))
     );
     assert_eq!(refusal(submit(&mut memory, complete(job.taken), NOW)), Code::JOB_NOT_FOUND, "a double completion");
+}
+
+/// The marks in the rows are written once for many numbers; here as if so many had been used.
+#[test]
+fn numbers_of_jobs_and_takings_are_used_once_although_their_rows_are_gone() {
+    let mut memory = broker(&[WorkOption::History(false)]);
+    let cancel = |memory: &mut Memory, job| submit(memory, WorkVerb::Cancel { job, seen: None }, NOW).unwrap();
+    let of_restored = |memory: &Memory| {
+        let mut core = memory.restored(NOW).unwrap();
+        let mut session = core.begin();
+        let pushed = core.execute(&mut session, Verb::Work(WorkVerb::Push(Box::new(job_of("a")))), NOW).unwrap();
+        let Step::Done(Reply::Outcome(Outcome::Pushed { job: Some(job), .. })) = pushed else { panic!("{pushed:?}") };
+        core.commit(session, NOW, &mut crate::core::Effects::default());
+        let mut session = core.begin();
+        let taken = core.execute(&mut session, Verb::Work(take_verb(1, LEASE)), NOW).unwrap();
+        let Step::Done(Reply::Jobs(jobs)) = taken else { panic!("{taken:?}") };
+        (job, jobs[0].taken().token)
+    };
+    let job = push(&mut memory, job_of("a"));
+    memory.core.work.continue_from(1_000_000, 1);
+    let later = push(&mut memory, job_of("a"));
+    assert_eq!(later.0, 1_000_000);
+    cancel(&mut memory, later);
+    assert!(of_restored(&memory).0 > later, "no job has had a number since");
+    memory.core.work.continue_from(1, 1_000_000);
+    let token = take(&mut memory, 1, NOW)[0].taken.token;
+    assert_eq!(token, 1_000_000);
+    cancel(&mut memory, job);
+    assert!(of_restored(&memory).1 > token, "nor a taking");
 }
 
 #[test]

@@ -133,3 +133,36 @@ fn a_queue_is_not_dropped_under_a_transaction_that_holds_its_job() {
     assert!(memory.jobs().jobs.is_empty());
     assert_eq!(refusal(submit(&mut memory, take_verb(1, LEASE), NOW)), Code::OBJECT_NOT_FOUND);
 }
+
+/// Each push after the first takes the name from a job that the transaction has finished.
+#[test]
+fn a_name_that_jobs_of_one_transaction_have_one_after_the_other_is_free_after_the_last() {
+    let unique = || {
+        let unique = Some(Unique { key: "u".into(), window_ms: None });
+        WorkVerb::Push(Box::new(Push { unique, ..job_of("a") }))
+    };
+    let is_new = |outcome: Outcome| match outcome {
+        Outcome::Pushed { job: Some(job), is_new } => is_new.then_some(job),
+        other => panic!("{other:?}"),
+    };
+    for is_commit in [true, false] {
+        let mut memory = broker(&[]);
+        let first = is_new(submit(&mut memory, unique(), NOW).unwrap()).unwrap();
+        let mut session = begin(&mut memory);
+        let mut last = first;
+        for _ in 0..3 {
+            execute(&mut memory, &mut session, WorkVerb::Cancel { job: last, seen: None }).unwrap();
+            last = is_new(execute(&mut memory, &mut session, unique()).unwrap()).expect("the name is free");
+        }
+        if is_commit {
+            memory.commit(session, NOW);
+        } else {
+            memory.rollback(session, NOW);
+            last = first;
+        }
+        assert_eq!(is_new(submit(&mut memory, unique(), NOW).unwrap()), None, "job {last} has the name");
+        submit(&mut memory, WorkVerb::Cancel { job: last, seen: None }, NOW).unwrap();
+        assert!(is_new(submit(&mut memory, unique(), NOW).unwrap()).is_some());
+        assert_eq!(memory.core.work.unique.names.iter().count(), 1);
+    }
+}
