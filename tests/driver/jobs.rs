@@ -287,3 +287,27 @@ pub(crate) fn the_history_keeps_to_its_bounds(store: Store) {
         assert_eq!(rows().await, 51);
     });
 }
+
+/// A history is cut from its oldest rows, of which so many are looked at in one go.
+pub(crate) fn rows_of_a_clock_that_was_ahead_keep_no_older_ones_in_a_history(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH HISTORY_SECONDS = 3600").await.unwrap();
+        let fill = "INSERT INTO dialoq.job_history (queue_id, job_id, finished_as, level, attempts, pushed_at, finished_at, job_type, pushed_by)
+            SELECT q.queue_id, g, 4, 5, 1, now(), now() + interval '1 year', '', '' FROM dialoq.work_queue AS q, generate_series(1, 2100) AS g;
+            INSERT INTO dialoq.job_history (queue_id, job_id, finished_as, level, attempts, pushed_at, finished_at, job_type, pushed_by)
+            SELECT q.queue_id, -g, 4, 5, 1, now(), now() - interval '30 minutes' * g, '', ''
+            FROM dialoq.work_queue AS q, generate_series(3, 1, -1) AS g";
+        client.batch_execute(fill).await.unwrap();
+        let kept = async || {
+            client.batch_execute("SELECT dialoq.tick()").await.unwrap();
+            let text =
+                "SELECT count(*) FILTER (WHERE job_id > 0), count(*) FILTER (WHERE job_id < 0) FROM dialoq.job_history";
+            let row = client.query_one(text, &[]).await.unwrap();
+            (row.get::<_, i64>(0), row.get::<_, i64>(1))
+        };
+        assert_eq!(kept().await, (2100, 1), "two are too old");
+        broker.execute("ALTER WORK QUEUE w WITH HISTORY_ROWS = 10").await.unwrap();
+        kept().await;
+        assert_eq!(kept().await, (9, 1), "the bound of rows holds for all");
+    });
+}

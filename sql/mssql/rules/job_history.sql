@@ -65,11 +65,12 @@ BEGIN
             FROM dialoq.job_history AS h WITH (READCOMMITTEDLOCK, READPAST)
             WHERE h.queue_id = @queue_id ORDER BY h.finish_number DESC OFFSET @skip ROWS FETCH NEXT 1 ROWS ONLY;
         SET @upto = NULL;
+        -- Rows of a time that is still to come, after the clock was ahead for a while, are passed over.
         SELECT @upto = MAX(f.finish_number)
         FROM (
             SELECT TOP (@top) h.finish_number
             FROM dialoq.job_history AS h WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE h.queue_id = @queue_id ORDER BY h.finish_number
+            WHERE h.queue_id = @queue_id AND (h.finished_at <= @now OR h.finish_number < @first) ORDER BY h.finish_number
         ) AS f;
         SET @since = dialoq.add_us(@now, -1000000 * @seconds);
         DELETE FROM dialoq.job_history WITH (ROWLOCK, READPAST)

@@ -102,12 +102,15 @@ BEGIN
             FROM dialoq.job_history AS h
             WHERE h.queue_id = q.queue_id ORDER BY h.finish_number DESC OFFSET q.history_rows - 1 LIMIT 1;
         END IF;
+        -- Rows of a time that is still to come, after the clock was ahead for a while, are passed over: their age is that of no row behind
+        -- them.
         DELETE FROM dialoq.job_history AS h
         WHERE h.ctid = ANY (ARRAY(
             SELECT o.ctid
             FROM (
                 SELECT k.finish_number, k.finished_at FROM dialoq.job_history AS k
-                WHERE k.queue_id = q.queue_id ORDER BY k.finish_number LIMIT p_top) AS f
+                WHERE k.queue_id = q.queue_id AND (k.finished_at <= p_now OR k.finish_number < v_first)
+                ORDER BY k.finish_number LIMIT p_top) AS f
             CROSS JOIN LATERAL (
                 SELECT n.ctid FROM dialoq.job_history AS n
                 WHERE n.queue_id = q.queue_id AND n.finish_number = f.finish_number FOR UPDATE SKIP LOCKED) AS o

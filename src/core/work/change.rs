@@ -98,6 +98,8 @@ pub enum WorkChange {
         finished_before: Timestamp,
         /// Those with a number below this one, whatever their age.
         first_number: u64,
+        /// When.
+        now: Timestamp,
     },
     /// A work schedule has fired, or its next time was computed again.
     SetScheduleTimes {

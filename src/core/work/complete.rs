@@ -72,7 +72,7 @@ impl Core {
         let finished_before = Timestamp(now.0.saturating_sub(kept_us));
         let most_rows = queue.settings.get(WorkNumber::HistoryRows).unsigned_abs();
         let first_number = (queue.finish_number + 1).saturating_sub(most_rows);
-        work.write(WorkChange::CutHistory { queue_id, finished_before, first_number });
+        work.write(WorkChange::CutHistory { queue_id, finished_before, first_number, now });
         if let Some(next) = next {
             work.cut_by(queue_id, next);
         }

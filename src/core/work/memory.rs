@@ -101,7 +101,7 @@ impl JobRows {
                     self.history.insert((row.queue_id, number), finished);
                 }
             }
-            WorkChange::CutHistory { queue_id, finished_before, first_number } => {
+            WorkChange::CutHistory { queue_id, finished_before, first_number, .. } => {
                 let is_kept =
                     |number: u64, row: &Finished| number >= first_number && row.finished_at >= finished_before;
                 self.history.retain(|(of_queue, number), row| *of_queue != queue_id || is_kept(*number, row));

@@ -68,8 +68,8 @@ impl Writer<'_> {
                 }
                 self.run(Write::DeleteJob, [int(*job_id)])?;
             }
-            WorkChange::CutHistory { queue_id, finished_before, first_number } => {
-                let cut = params![queue_id, finished_before.0, int(*first_number)];
+            WorkChange::CutHistory { queue_id, finished_before, first_number, now } => {
+                let cut = params![queue_id, finished_before.0, int(*first_number), now.0];
                 let mut rounds = 0;
                 while self.run(Write::CutJobHistory, cut)? == CUT_ROWS && rounds < MOST_CUTS {
                     rounds += 1;

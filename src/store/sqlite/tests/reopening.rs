@@ -112,6 +112,31 @@ async fn changed_while_closed(folder: &Path, script: &str) {
     rusqlite::Connection::open(folder.join("a.db")).unwrap().execute_batch(script).unwrap();
 }
 
+/// A history is cut from its oldest rows, of which so many are looked at in one go.
+#[tokio::test]
+async fn rows_of_a_clock_that_was_ahead_keep_no_older_ones_in_a_history() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let create = Definition::CreateWorkQueue { name: "w".into(), options: Vec::new() };
+    store.submit(vec![Verb::Define(vec![create])]).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    let fill = "with recursive n (n) as (select 1 union all select n + 1 from n where n < 2102)
+        insert into dialoq_job_history (
+            queue_id, finish_number, job_id, job_type, level, finished_as, attempts, pushed_at, pushed_by, finished_at)
+        select q.queue_id, n, n, '', 5, 4, 1, 0, '', case when n <= 2100 then 9000000000000000 else n end
+        from dialoq_work_queue as q, n";
+    other.execute_batch(fill).unwrap();
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    // Answered when all that is due is done.
+    store.submit(Vec::new()).await.unwrap();
+    let kept = other.query_row("select count(*) from dialoq_job_history", [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(kept, 2100, "two are too old");
+    drop(store);
+}
+
 #[tokio::test]
 async fn a_view_of_the_broker_that_another_program_changed_is_made_anew() {
     let _limit = crate::testing::limit();
