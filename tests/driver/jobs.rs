@@ -311,3 +311,20 @@ pub(crate) fn rows_of_a_clock_that_was_ahead_keep_no_older_ones_in_a_history(sto
         assert_eq!(kept().await, (9, 1), "the bound of rows holds for all");
     });
 }
+
+pub(crate) fn a_state_that_was_seen_counts_without_a_token(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let job = broker.push_job("w", "a").await.unwrap().job.unwrap();
+        let refused = async |call: &str| {
+            let error = client.batch_execute(&format!("SELECT dialoq.{call}")).await.unwrap_err();
+            assert_eq!(error.code().map(|code| code.code()), Some("SB042"), "{call}: {error:?}");
+        };
+        refused(&format!("cancel_job({job}, p_seen_state => 'dead')")).await;
+        let taken = broker.take_jobs(W).await.unwrap().remove(0);
+        broker.fail_job_then(&taken, "broken", dialoq::work::AfterFailure::Dead).await.unwrap();
+        refused(&format!("redrive_job({job}, p_seen_state => 'taken')")).await;
+        client.batch_execute(&format!("SELECT dialoq.redrive_job({job}, p_seen_state => 'dead')")).await.unwrap();
+        client.batch_execute(&format!("SELECT dialoq.cancel_job({job}, p_seen_state => 'ready')")).await.unwrap();
+    });
+}

@@ -150,10 +150,10 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @text nvarchar(2048), @now datetime2(6) = dialoq.current_time_utc();
     EXEC dialoq.lock_job @job_id, NULL, NULL, @queue_id OUTPUT, @state OUTPUT, @due_at OUTPUT;
-    IF @seen_token IS NULL OR EXISTS (
+    IF @seen_token IS NULL AND @seen_state IS NULL OR EXISTS (
         SELECT 1
         FROM dialoq.job AS j
-        WHERE j.job_id = @job_id AND j.token = @seen_token
+        WHERE j.job_id = @job_id AND (@seen_token IS NULL OR j.token = @seen_token)
             AND (@seen_state IS NULL OR @seen_state = CASE
                 WHEN j.state = 0 AND j.due_at > @now THEN N'scheduled'
                 WHEN j.state IN (0, 1) THEN N'ready'

@@ -215,7 +215,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz;
 BEGIN
-    IF p_seen_token IS NULL THEN
+    IF p_seen_token IS NULL AND p_seen_state IS NULL THEN
         SELECT l.place, l.queue_id, l.state INTO place, queue_id, state FROM dialoq.lock_job(p_job_id, NULL, NULL) AS l;
         RETURN;
     END IF;
@@ -223,7 +223,7 @@ BEGIN
         SELECT l.place, l.queue_id, l.state INTO place, queue_id, state FROM dialoq.lock_job(p_job_id, NULL, NULL) AS l;
         v_now := dialoq.current_time_utc();
         PERFORM FROM dialoq.job AS j
-        WHERE j.job_id = p_job_id AND j.token = p_seen_token
+        WHERE j.job_id = p_job_id AND (p_seen_token IS NULL OR j.token = p_seen_token)
             AND (p_seen_state IS NULL OR p_seen_state = CASE
                 WHEN j.state = 0 AND j.due_at > v_now THEN 'scheduled'
                 WHEN j.state IN (0, 1) THEN 'ready'
