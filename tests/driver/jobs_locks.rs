@@ -426,3 +426,23 @@ pub(crate) fn a_take_that_waits_for_its_turn_begins_with_it(store: Store) {
         }
     });
 }
+
+/// A push that finds its unique key over replaces it, and keeps its row locked to the end of its transaction.
+pub(crate) fn a_queue_is_dropped_beside_an_open_push_of_a_unique_key(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let over = "INSERT INTO dialoq.unique_job (queue_id, unique_key, job_id, until_at)
+            SELECT q.queue_id, 'u', 0, now() - interval '1 hour' FROM dialoq.work_queue AS q";
+        client.batch_execute(over).await.unwrap();
+        client.batch_execute("BEGIN; SELECT dialoq.push_job('w', p_unique_key => 'u')").await.unwrap();
+        let drop = tokio::time::timeout(SOON, broker.execute("DROP WORK QUEUE w"));
+        drop.await.expect("it waits for the open push").unwrap();
+        client.batch_execute("COMMIT").await.unwrap();
+        let other = connect(database.url()).await;
+        let left = "SELECT (SELECT count(*) FROM dialoq.job) + (SELECT count(*) FROM dialoq.unique_job)
+            + (SELECT count(*) FROM dialoq.dropped_work_queue)";
+        while number(&other, left).await > 0 {
+            other.batch_execute("SELECT dialoq.tick()").await.unwrap();
+        }
+    });
+}

@@ -86,10 +86,11 @@ BEGIN
         ELSIF d.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR d.after_xid > pg_snapshot_xmax(pg_current_snapshot()) THEN
             -- Only now: it reads every job of every queue, and sees all that those transactions have left.
             PERFORM dialoq.clear_work_queue(d.queue_id);
-            -- A row that a take has locked stays for the next time.
+            -- A row that a take or a push has locked stays for the next time.
             DELETE FROM dialoq.dropped_work_queue AS w
             WHERE w.queue_id = d.queue_id AND NOT EXISTS (SELECT FROM dialoq.job AS j WHERE j.queue_id = d.queue_id)
-                AND NOT EXISTS (SELECT FROM dialoq.work_limit AS l WHERE l.queue_id = d.queue_id);
+                AND NOT EXISTS (SELECT FROM dialoq.work_limit AS l WHERE l.queue_id = d.queue_id)
+                AND NOT EXISTS (SELECT FROM dialoq.unique_job AS u WHERE u.queue_id = d.queue_id);
         END IF;
     END LOOP;
 END $$;

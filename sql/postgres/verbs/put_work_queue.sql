@@ -85,7 +85,8 @@ BEGIN
 END
 $$;
 
--- Removes what belongs to a work queue.
+-- Removes what belongs to a work queue. Rows of open transactions are passed over: a push that is open holds the unique key that it
+-- has found over.
 CREATE FUNCTION dialoq.clear_work_queue(p_queue_id integer)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -93,7 +94,8 @@ BEGIN
         SELECT f.ctid FROM dialoq.job AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));
     DELETE FROM dialoq.work_limit AS l WHERE l.ctid = ANY (ARRAY(
         SELECT f.ctid FROM dialoq.work_limit AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));
-    DELETE FROM dialoq.unique_job AS u WHERE u.queue_id = p_queue_id;
+    DELETE FROM dialoq.unique_job AS u WHERE u.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM dialoq.unique_job AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));
     DELETE FROM dialoq.work_rate AS r WHERE r.queue_id = p_queue_id;
     DELETE FROM dialoq.job_history AS h WHERE h.queue_id = p_queue_id;
     DELETE FROM dialoq.job_history_cut AS c WHERE c.queue_id = p_queue_id;
