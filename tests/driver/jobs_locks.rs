@@ -427,6 +427,29 @@ pub(crate) fn a_take_that_waits_for_its_turn_begins_with_it(store: Store) {
     });
 }
 
+/// The line of takes moves, so a take may wait for long.
+pub(crate) fn a_take_that_has_waited_goes_by_the_settings_of_now(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH MAX_TAKEN = 9").await.unwrap();
+        for _ in 0..3 {
+            broker.push_job("w", "a").await.unwrap();
+        }
+        let look = connect(database.url()).await;
+        for alter in ["MAX_TAKEN = 1", "STATUS = OFF"] {
+            client.batch_execute("BEGIN; SELECT dialoq.take_jobs('w', p_has_lease => true)").await.unwrap();
+            let waiting = tokio::spawn({
+                let broker = broker.clone();
+                async move { broker.take_jobs(W).wait(Duration::from_secs(3)).await }
+            });
+            while number(&look, "SELECT count(*) FROM pg_locks WHERE NOT granted").await == 0 {}
+            broker.execute(&format!("ALTER WORK QUEUE w WITH {alter}")).await.unwrap();
+            client.batch_execute("COMMIT").await.unwrap();
+            assert_eq!(waiting.await.unwrap().unwrap().len(), 0, "{alter}");
+            broker.execute("ALTER WORK QUEUE w WITH MAX_TAKEN = 9").await.unwrap();
+        }
+    });
+}
+
 /// A push that finds its unique key over replaces it, and keeps its row locked to the end of its transaction.
 pub(crate) fn a_queue_is_dropped_beside_an_open_push_of_a_unique_key(store: Store) {
     on(store, |broker, client, database| async move {

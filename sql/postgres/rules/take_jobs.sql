@@ -73,6 +73,9 @@ BEGIN
         PERFORM dialoq.line_up(q.queue_id);
     ELSIF q.is_enabled AND dialoq.is_limited(q) THEN
         v_is_there := dialoq.lock_limits(q.queue_id, v_from, v_to);
+        -- The wait may have lasted as long as its line moves: the queue is taken from as it is now.
+        SELECT * INTO q FROM dialoq.work_queue AS w WHERE w.queue_id = q.queue_id;
+        v_is_there := v_is_there AND FOUND;
     END IF;
     -- As current_time_utc.
     SELECT coalesce(b.manual_now, clock_timestamp()),
