@@ -113,6 +113,37 @@ pub(crate) fn a_row_that_is_locked_for_a_moment_lets_no_later_job_pass(store: St
     });
 }
 
+/// As a job that is taken, whatever a take asks for. A take that met it held the others back, one of another type did not.
+pub(crate) fn a_row_that_is_locked_has_one_of_the_places_of_its_key(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT, MAX_TAKEN_PER_KEY = 3").await.unwrap();
+        for (job_type, of_first) in [(None, "a"), (Some("a"), "a"), (Some("a"), "b")] {
+            for count in [1, 9] {
+                push(&broker, "first", of_first, Some("k")).await;
+                for body in ["second", "third", "fourth"] {
+                    push(&broker, body, "a", Some("k")).await;
+                }
+                let lock = "BEGIN; SELECT FROM dialoq.job WHERE body IN ('first', 'third') FOR UPDATE";
+                client.batch_execute(lock).await.unwrap();
+                let take = async || {
+                    let take = broker.take_jobs(W).count(count);
+                    let take = if let Some(job_type) = job_type { take.job_type(job_type) } else { take };
+                    let jobs = take.await.unwrap();
+                    jobs.iter().map(|job| job.decode(W).unwrap()).collect::<Vec<_>>()
+                };
+                assert_eq!(take().await, ["second"], "{job_type:?} {of_first} {count}");
+                assert!(take().await.is_empty(), "{job_type:?} {of_first} {count}: no place is left");
+                client.batch_execute("ROLLBACK").await.unwrap();
+                let next = if of_first == "a" { "first" } else { "third" };
+                assert_eq!(take().await[0], next, "{job_type:?} {of_first} {count}");
+                for job in broker.jobs(&dialoq::work::JobFilter::default(), 9).await.unwrap() {
+                    broker.cancel_job(job.job).await.unwrap();
+                }
+            }
+        }
+    });
+}
+
 /// Takes beside reports and redrives that are refused all the time.
 pub(crate) fn the_order_holds_beside_refused_reports(store: Store) {
     on(store, |broker, _, database| async move {

@@ -358,7 +358,7 @@ BEGIN
         v_place := NULL;
         v_key_room := NULL;
         -- A job that is found has room, unless this take has used up the room of its key.
-        IF v_limits_keys AND v_room > 1 THEN
+        IF v_limits_keys AND (v_room > 1 OR cardinality(v_keys) > 0) THEN
             v_place := array_position(v_keys, j.job_key);
             IF v_place IS NOT NULL THEN
                 v_key_room := v_rooms[v_place];
@@ -375,8 +375,8 @@ BEGIN
         END IF;
         IF (v_key_room <= 0) IS NOT TRUE THEN
             v_row := dialoq.mark_as_taken(j.job_id, p_oldest);
-            -- A job whose row another session has locked holds back its key in a strict queue: that session may be a report that
-            -- is refused and changes nothing, and a later job would come before it.
+            -- A job whose row another session has locked has a place of its key in a strict queue, as one that is taken: that session
+            -- may be a report that is refused and changes nothing, and where a key has one place, a later job would come before it.
             CONTINUE WHEN v_row IS NULL AND NOT (
                 v_is_strict AND EXISTS (SELECT FROM dialoq.job AS f WHERE f.job_id = j.job_id AND f.state = 1));
         END IF;
@@ -393,7 +393,21 @@ BEGIN
         ELSIF j.job_key IS NULL THEN
             v_is_keyless_blocked := true;
         ELSE
-            v_blocked := v_blocked || j.job_key;
+            IF v_place IS NULL AND q.max_taken_per_key > 1 AND cardinality(v_keys) < 1000 THEN
+                v_key_room := dialoq.room_of_key(q, j.job_key, p_now);
+                v_keys := v_keys || j.job_key;
+                v_rooms := v_rooms || v_key_room;
+                v_lasts := v_lasts || 0::bigint;
+                v_counts := v_counts || 0::bigint;
+                v_place := cardinality(v_keys);
+            END IF;
+            IF v_place IS NOT NULL THEN
+                v_rooms[v_place] := v_key_room - 1 - j.before;
+                v_lasts[v_place] := j.take_order;
+            END IF;
+            IF (v_rooms[v_place] > 0) IS NOT TRUE THEN
+                v_blocked := v_blocked || j.job_key;
+            END IF;
         END IF;
     END LOOP;
     IF q.rate_jobs > 0 AND v_taken > 0 THEN
