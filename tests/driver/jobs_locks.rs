@@ -469,3 +469,31 @@ pub(crate) fn a_queue_is_dropped_beside_an_open_push_of_a_unique_key(store: Stor
         }
     });
 }
+
+/// Takes of transactions have a connection of their process beside its pool, on which it also notifies other processes.
+pub(crate) fn a_take_of_a_transaction_that_waits_in_line_holds_up_no_other(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH MAX_TAKEN = 9; CREATE WORK QUEUE other").await.unwrap();
+        for queue in ["w", "w", "other"] {
+            broker.push_job(queue, "a").await.unwrap();
+        }
+        let look = connect(database.url()).await;
+        client.batch_execute("BEGIN; SELECT dialoq.take_jobs('w', p_has_lease => true)").await.unwrap();
+        // On a slow machine the wait may be over before the other take has begun.
+        for _ in 0..9 {
+            let tx = broker.begin().await.unwrap();
+            let waiting = tokio::spawn(async move { tx.take_jobs(W).await.map(drop) });
+            while number(&look, "SELECT count(*) FROM pg_locks WHERE NOT granted").await == 0 {}
+            let other = broker.begin().await.unwrap();
+            assert_eq!(other.take_jobs("other").await.unwrap().len(), 1);
+            let is_waiting = !waiting.is_finished();
+            drop(other);
+            assert_eq!(waiting.await.unwrap().unwrap_err().code(), Code::JOB_LOCKED);
+            if is_waiting {
+                return;
+            }
+            broker.push_job("other", "a").await.unwrap();
+        }
+        panic!("the take from the other queue has always waited for the first one");
+    });
+}

@@ -182,7 +182,8 @@ fn main() -> ExitCode {
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
             one_damaged_job_of_a_dead_process_keeps_no_other what_has_gone_refuses_no_report
             a_take_that_waits_for_its_turn_begins_with_it a_take_that_has_waited_goes_by_the_settings_of_now
-            a_queue_is_dropped_beside_an_open_push_of_a_unique_key;
+            a_queue_is_dropped_beside_an_open_push_of_a_unique_key
+            a_take_of_a_transaction_that_waits_in_line_holds_up_no_other;
         Postgres jobs_together: each_caller_gets_its_own_answer reports_that_take_the_next_job_go_together a_job_that_comes_back_is_taken_while_batches_go_on
             transactions_that_take_together_end_by_themselves
             jobs_for_a_caller_that_has_left_go_back a_report_waits_for_a_take_that_locks_its_row_in_passing

@@ -87,6 +87,8 @@ struct Database {
     maintenance: maintenance::Maintenance,
     control: control_connection::ControlConnection,
     maintenance_control: control_connection::ControlConnection,
+    /// For takes of transactions that may wait in the line of a work queue with limits.
+    line: control_connection::ControlConnection,
     presence: presence::Presence,
     /// Jobs to be given back.
     owed: claims::OwedReleases,
@@ -167,6 +169,7 @@ impl DatabaseStore {
             maintenance: maintenance::Maintenance::new(clock.clone()),
             control: control_connection::ControlConnection::new(driver.clone()),
             maintenance_control: control_connection::ControlConnection::new(driver.clone()),
+            line: control_connection::ControlConnection::new(driver.clone()),
             presence: presence::Presence::new(driver.clone(), process),
             owed: claims::OwedReleases::default(),
             holders: Arc::default(),
@@ -256,6 +259,7 @@ impl DatabaseStore {
             database.presence.close().await;
             database.control.close().await;
             database.maintenance_control.close().await;
+            database.line.close().await;
         };
         let context = tokio::time::timeout(closing::LONGEST_CLOSE, context);
         if let (Err(_), ()) = tokio::join!(context, database.driver.close()) {

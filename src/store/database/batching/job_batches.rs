@@ -17,6 +17,7 @@ use crate::store::database::calls::rows::{Row, damaged, notices_in};
 use crate::store::database::calls::{job, verbs};
 use crate::store::database::closing::Work;
 use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Linked};
+use crate::store::database::notifications::control_connection::ControlConnection;
 use crate::store::database::retry::{Repeat, Retry};
 use crate::store::database::transactions::claims::{Release, signed};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
@@ -214,6 +215,12 @@ impl Database {
         Ok(answered.await.unwrap_or_else(|_| Err(Error::closed()))?.take())
     }
 
+    /// The link for takes of transactions. In the line of a queue with limits a take may wait for seconds, in which nothing else of this
+    /// process may wait for the link: neither notices to other processes nor takes from other queues.
+    pub(in crate::store::database) fn claim_link(&self, queue: &str) -> &ControlConnection {
+        if self.is_limited(queue) { &self.line } else { &self.control }
+    }
+
     /// Whether takes of this work queue come one after the other.
     fn is_limited(&self, queue: &str) -> bool {
         let known = self.definitions.known();
@@ -312,8 +319,8 @@ impl Database {
         batch: &mut Vec<Asked>,
         start: Option<i64>,
     ) -> Linked<Vec<SqlRow>> {
-        if matches!(key, BatchKey::Claim(..)) {
-            return self.control.call(call(key, batch, self.process, start)).await;
+        if let BatchKey::Claim(queue, _) = key {
+            return self.claim_link(queue).call(call(key, batch, self.process, start)).await;
         }
         // The pool may be slow, and callers may leave meanwhile.
         let mut link = self.take().await?;

@@ -238,7 +238,11 @@ impl Database {
         let context = self.call_context(verb).await?;
         let mut args = vec![Arg::Uuid(self.process), Arg::Uuid(holder), Arg::BigInt(last_token)];
         args.extend(verbs::call(verb, &context)?.args);
-        let rows = self.control.call(Call { name: "claim_jobs", args }).await?;
+        let link = match verb {
+            Verb::Work(WorkVerb::Take(take)) => self.claim_link(&take.queue),
+            _ => &self.control,
+        };
+        let rows = link.call(Call { name: "claim_jobs", args }).await?;
         let notices = notices_in(&rows);
         let outcome = verbs::outcome(verb, rows)?;
         self.publish_local(&notices, 1).await;
