@@ -146,6 +146,20 @@ fn both_databases_declare_what_the_table_declares() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Two verbs of one call, which is no verb itself; the second is what it gives.
+const TOGETHER: [(&str, &str); 1] = [(
+    "complete_and_take_job",
+    "`complete_job` and `take_jobs` in one call, the jobs with leases. Both are done or neither, by one commit.",
+)];
+
+#[test]
+fn both_databases_take_the_same_arguments_for_two_verbs_in_one_call() {
+    for (name, _) in TOGETHER {
+        let [postgres, mssql] = ["postgres", "mssql"].map(|dialect| routine(dialect, name));
+        assert_eq!(postgres.arguments, mssql.arguments, "{name}");
+    }
+}
+
 #[test]
 fn both_databases_let_the_same_roles_call_a_routine() {
     for role in ["dialoq_user", "dialoq_admin"] {
@@ -205,6 +219,19 @@ fn page_of_verbs() -> String {
         if verb.reads_only {
             page.push_str("It changes and locks nothing.\n");
         }
+    }
+    for (name, sentence) in TOGETHER {
+        let routine = routine("postgres", name);
+        let _ = write!(page, "\n## {name}\n\n{sentence}\n\n| argument | type |\n|---|---|\n");
+        for (name, of) in routine.arguments {
+            let _ = writeln!(page, "| `{name}` | {of} |");
+        }
+        let _ = writeln!(
+            page,
+            "\nGives the columns of `take_jobs`. Errors: {}.",
+            routine.header["Errors"].split(':').next().unwrap()
+        );
+        let _ = writeln!(page, "Calls outside a transaction go together as `{name}_batch` on PostgreSQL.");
     }
     page
 }
