@@ -328,3 +328,29 @@ pub(crate) fn a_state_that_was_seen_counts_without_a_token(store: Store) {
         client.batch_execute(&format!("SELECT dialoq.cancel_job({job}, p_seen_state => 'ready')")).await.unwrap();
     });
 }
+
+/// Of a worker with more readers than its process has connections.
+pub(crate) fn a_job_that_waits_for_a_connection_has_no_failed_attempt(store: Store) {
+    on(store, |broker, _, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH MAX_ATTEMPTS = 1").await.unwrap();
+        for body in ["a", "b"] {
+            broker.push_job("w", body).await.unwrap();
+        }
+        let narrow = Broker::open(&format!("{}&pool_size=1&pool_wait_s=1", database.url())).await.unwrap();
+        let worker = narrow.worker(W, async |_, _: String| {
+            // Longer than the other reader waits for the connection.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Ok::<_, String>(())
+        });
+        let running = worker.readers(2).in_transactions().start();
+        let ended = loop {
+            let queue = broker.work_queues().await.unwrap().remove(0);
+            if queue.finished + queue.dead == 2 {
+                break (queue.finished, queue.dead);
+            }
+        };
+        assert_eq!(ended, (2, 0));
+        running.stop().await;
+        narrow.close().await.unwrap();
+    });
+}

@@ -255,7 +255,7 @@ impl<T: Send + 'static> Reader<T> {
             },
         };
         let job = Arc::new(job);
-        tx.savepoint(BEFORE_HANDLER).await?;
+        self.mark_before_handler(&tx).await?;
         let ended = self.handle(job.clone(), Some(tx.clone())).await;
         let Some(tx) = Arc::into_inner(tx) else {
             self.note_failure(&job, "its handler kept the transaction; the job is given back when it lets go");
@@ -284,6 +284,19 @@ impl<T: Send + 'static> Reader<T> {
         report_failure(&tx, &job, reason, then).await?;
         tx.commit().await?;
         Ok(true)
+    }
+
+    /// Sets the savepoint before the handler. On a server it needs a connection of the pool, and all may serve handlers that work for long:
+    /// the job waits then. A rollback would be a failed attempt, so that jobs were dead that no handler had seen.
+    async fn mark_before_handler(&self, tx: &Tx) -> Result<()> {
+        loop {
+            match tx.savepoint(BEFORE_HANDLER).await {
+                Err(error) if error.code() == Code::POOL_EXHAUSTED => {
+                    tracing::debug!(%error, "a job waits for a connection");
+                }
+                marked => return marked,
+            }
+        }
     }
 
     /// Runs the handler on one job.
