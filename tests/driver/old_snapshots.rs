@@ -429,6 +429,10 @@ pub(crate) fn a_transaction_with_a_fixed_snapshot_changes_no_claim_index(store: 
             "SELECT dialoq.tick()",
             "SELECT dialoq.count_rollback('00000000-0000-0000-0000-000000000001')",
             "SELECT dialoq.define_begin(1)",
+            "SELECT dialoq.begin_attempt('00000000-0000-0000-0000-000000000001', 1, '00000000-0000-0000-0000-000000000002')",
+            "SELECT dialoq.commit_attempt('00000000-0000-0000-0000-000000000001')",
+            "SELECT dialoq.commit_receives(ARRAY[1], ARRAY[NULL]::uuid[])",
+            "SELECT dialoq.claim_unit('00000000-0000-0000-0000-000000000001')",
             // It would not see that its service is dropped, or that a group of its id belongs to another service.
             "SELECT dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', p_contract => '//t/Talk')",
         ];

@@ -3,7 +3,7 @@
 -- if this one is noted: a rollback counts once, and only after a RECEIVE (decision 0022).
 -- Takes: the transaction's attempt id, the queue, the group
 -- Gives: nothing
--- Errors: 60005; 55P03 if another session notes the same transaction and does not end its own
+-- Errors: 60005; 60026; 55P03 if another session notes the same transaction and does not end its own
 -- Locks: none; waits 100 ms at most
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.begin_attempt(p_attempt_id uuid, p_queue_id integer, p_conversation_group_id uuid) RETURNS void
@@ -13,6 +13,7 @@ SET lock_timeout = '100ms' AS $$
 DECLARE
     v_receiver xid8;
 BEGIN
+    PERFORM dialoq.check_isolation();
     PERFORM dialoq.check_id('p_attempt_id', p_attempt_id);
     v_receiver := dialoq.receiver_of(p_queue_id, p_conversation_group_id);
     IF v_receiver IS NOT NULL THEN

@@ -2,7 +2,7 @@
 -- same unit ends.
 -- Takes: the unit's id
 -- Gives: is_new
--- Errors: 60005
+-- Errors: 60005, 60026
 -- Locks: the unit's row
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.claim_unit(p_unit_id uuid)
@@ -10,6 +10,7 @@ RETURNS TABLE (is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
+    PERFORM dialoq.check_isolation();
     PERFORM dialoq.check_id('p_unit_id', p_unit_id);
     INSERT INTO dialoq.done_unit (unit_id, done_at) VALUES (p_unit_id, clock_timestamp()) ON CONFLICT (unit_id) DO NOTHING;
     RETURN QUERY SELECT FOUND;

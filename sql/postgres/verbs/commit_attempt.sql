@@ -1,7 +1,7 @@
 -- Ends an attempt that succeeds: the last call of the transaction that received, just before its COMMIT.
 -- Takes: the attempt id
 -- Gives: notices
--- Errors: none
+-- Errors: 60026
 -- Locks: none but what the transaction holds
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.commit_attempt(p_attempt_id uuid)
@@ -12,6 +12,9 @@ DECLARE
     v_row record;
     v_notices text;
 BEGIN
+    IF NOT dialoq.is_read_committed() THEN
+        PERFORM dialoq.check_isolation();
+    END IF;
     FOR v_row IN
         WITH gone AS (
             DELETE FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id

@@ -2,7 +2,7 @@
 -- note (begin_attempt), so a transaction that commits before it is noted calls only this.
 -- Takes: the queues; beside each the group if the transaction has taken all its messages, or NULL
 -- Gives: notices; no row if there are none, as nearly always
--- Errors: none
+-- Errors: 60026
 -- Locks: none
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.commit_receives(p_queue_ids integer[], p_conversation_group_ids uuid[])
@@ -13,6 +13,9 @@ DECLARE
     v_row record;
     v_notices text;
 BEGIN
+    IF NOT dialoq.is_read_committed() THEN
+        PERFORM dialoq.check_isolation();
+    END IF;
     -- Nearly every commit ends here.
     IF num_nonnulls(VARIADIC p_conversation_group_ids) = 0 AND NOT EXISTS (
         SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = ANY (p_queue_ids))
