@@ -404,3 +404,18 @@ pub(crate) fn a_held_group_without_messages_counts_for_nothing(store: Store) {
         assert_eq!((held.get(0), held.get(1)), (true, ""));
     });
 }
+
+/// Requests that were made before the server's clock was set back have times that are still to come.
+pub(crate) fn a_recheck_is_done_although_the_clock_was_set_back(store: Store) {
+    on(store, |_broker, client, _| async move {
+        let request = "INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (1000000, clock_timestamp() + interval '1 hour')";
+        client.batch_execute(request).await.unwrap();
+        let left = "SELECT count(*) FROM dialoq.recheck_queue";
+        let done = async {
+            while client.query_one(left, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+                client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+            }
+        };
+        tokio::time::timeout(SOON, done).await.expect("the request waits for its time");
+    });
+}

@@ -31,13 +31,15 @@ BEGIN
     ELSIF p_step = 'find' THEN
         OPEN v_items FOR SELECT h.endpoint_id, NULL::bigint AS id, NULL::uuid AS attempt_id FROM dialoq.find_hidden() AS h (endpoint_id);
     ELSE
+        -- A request of a time that is still to come: the server's clock was set back.
         -- Most requests are of conversations that have ended, with nothing left for their endpoint but messages that came too late. They
         -- are done in one statement: one by one, each took 150 us.
         IF NOT p_is_alone THEN
             WITH settled AS MATERIALIZED (
                 SELECT u.ctid AS row, u.endpoint_id FROM dialoq.recheck_queue AS u
                 WHERE (u.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR u.after_xid > pg_snapshot_xmax(pg_current_snapshot()))
-                    AND u.noted_at < clock_timestamp() - interval '0.5 seconds' AND u.recheck_id >= dialoq.recheck_from() AND u.endpoint_id > 0
+                    AND NOT u.noted_at BETWEEN clock_timestamp() - interval '0.5 seconds' AND clock_timestamp()
+                    AND u.recheck_id >= dialoq.recheck_from() AND u.endpoint_id > 0
                     AND NOT EXISTS (
                         SELECT FROM dialoq.conversation_endpoint AS e
                         WHERE e.endpoint_id = u.endpoint_id
@@ -71,7 +73,8 @@ BEGIN
             SELECT u.endpoint_id, u.recheck_id AS id, NULL::uuid AS attempt_id FROM dialoq.recheck_queue AS u
             -- In a restored copy the number may be one that this server has not given out yet: none of those transactions runs here.
             WHERE (u.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR u.after_xid > pg_snapshot_xmax(pg_current_snapshot()))
-                AND u.noted_at < clock_timestamp() - interval '0.5 seconds' AND u.recheck_id >= dialoq.recheck_from()
+                AND NOT u.noted_at BETWEEN clock_timestamp() - interval '0.5 seconds' AND clock_timestamp()
+                AND u.recheck_id >= dialoq.recheck_from()
             ORDER BY u.recheck_id
             LIMIT greatest(p_top, 0)
             FOR UPDATE SKIP LOCKED;
