@@ -419,3 +419,23 @@ pub(crate) fn a_recheck_is_done_although_the_clock_was_set_back(store: Store) {
         tokio::time::timeout(SOON, done).await.expect("the request waits for its time");
     });
 }
+
+/// All of them wait for one transaction. A tick that read them all would take seconds, and the next would come at once.
+pub(crate) fn a_tick_reads_a_part_of_very_many_requests(store: Store) {
+    on(store, |_broker, client, database| async move {
+        let long = self::client(database.url()).await;
+        long.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
+        let many = "INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at, after_xid)
+            SELECT 1000000 + n, clock_timestamp() - interval '1 minute', pg_current_xact_id() FROM generate_series(1, 100000) AS g (n);
+            INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (1, clock_timestamp())";
+        client.batch_execute(many).await.unwrap();
+        let read = "SELECT pg_stat_get_xact_tuples_returned('dialoq.unsettled_pkey'::regclass)";
+        client.batch_execute("BEGIN; SELECT * FROM dialoq.tick()").await.unwrap();
+        let read: i64 = client.query_one(read, &[]).await.unwrap().get(0);
+        client.batch_execute("COMMIT").await.unwrap();
+        assert!(read < 100_000, "{read} requests read");
+        let unseen = "SELECT count(*) FROM dialoq.recheck_queue WHERE after_xid IS NULL";
+        assert_eq!(client.query_one(unseen, &[]).await.unwrap().get::<_, i64>(0), 0, "the last one is seen too");
+        long.batch_execute("ROLLBACK").await.unwrap();
+    });
+}

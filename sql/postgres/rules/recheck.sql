@@ -25,6 +25,16 @@ BEGIN
     RETURN v_id;
 END $$;
 
+-- The id of the 10,000th request, up to which tick looks for those that it can do now. While a transaction stays open, all requests of
+-- its time wait for its end: of a million, each tick read all for 2 s, and the next one came at once.
+CREATE OR REPLACE FUNCTION dialoq.recheck_up_to() RETURNS bigint
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT u.recheck_id FROM dialoq.recheck_queue AS u
+        WHERE u.recheck_id >= dialoq.recheck_from() ORDER BY u.recheck_id OFFSET 9999 LIMIT 1), 9223372036854775807);
+END $$;
+
 -- Rechecks an endpoint. If it is gone, its late messages are removed. Otherwise pending messages are applied, messages that can
 -- be delivered leave the transmission queue, and the group's rows of ready_group are rebuilt.
 -- Gives: whether it is settled; false if another transaction holds the group.

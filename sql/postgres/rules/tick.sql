@@ -15,6 +15,7 @@ DECLARE
     v_row record;
     v_done record;
     v_are_definitions_settled boolean;
+    v_up_to bigint;
 BEGIN
     did := 0;
     is_blocked := false;
@@ -32,6 +33,7 @@ BEGIN
         OPEN v_items FOR SELECT h.endpoint_id, NULL::bigint AS id, NULL::uuid AS attempt_id FROM dialoq.find_hidden() AS h (endpoint_id);
     ELSE
         -- A request of a time that is still to come: the server's clock was set back.
+        v_up_to := dialoq.recheck_up_to();
         -- Most requests are of conversations that have ended, with nothing left for their endpoint but messages that came too late. They
         -- are done in one statement: one by one, each took 150 us.
         IF NOT p_is_alone THEN
@@ -39,7 +41,7 @@ BEGIN
                 SELECT u.ctid AS row, u.endpoint_id FROM dialoq.recheck_queue AS u
                 WHERE (u.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR u.after_xid > pg_snapshot_xmax(pg_current_snapshot()))
                     AND NOT u.noted_at BETWEEN clock_timestamp() - interval '0.5 seconds' AND clock_timestamp()
-                    AND u.recheck_id >= dialoq.recheck_from() AND u.endpoint_id > 0
+                    AND u.recheck_id BETWEEN dialoq.recheck_from() AND v_up_to AND u.endpoint_id > 0
                     AND NOT EXISTS (
                         SELECT FROM dialoq.conversation_endpoint AS e
                         WHERE e.endpoint_id = u.endpoint_id
@@ -74,7 +76,7 @@ BEGIN
             -- In a restored copy the number may be one that this server has not given out yet: none of those transactions runs here.
             WHERE (u.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR u.after_xid > pg_snapshot_xmax(pg_current_snapshot()))
                 AND NOT u.noted_at BETWEEN clock_timestamp() - interval '0.5 seconds' AND clock_timestamp()
-                AND u.recheck_id >= dialoq.recheck_from()
+                AND u.recheck_id BETWEEN dialoq.recheck_from() AND v_up_to
             ORDER BY u.recheck_id
             LIMIT greatest(p_top, 0)
             FOR UPDATE SKIP LOCKED;

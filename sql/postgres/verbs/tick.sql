@@ -37,8 +37,18 @@ BEGIN
     -- Requests that are seen here: every transaction that may have written before them has a lower number than this one gets now. The
     -- snapshot's xmax would not do: it may be the number of a transaction that runs.
     v_requests := ARRAY(
-        SELECT n.recheck_id FROM dialoq.recheck_queue AS n WHERE n.after_xid IS NULL AND n.recheck_id >= dialoq.recheck_from()
-        ORDER BY n.recheck_id LIMIT 10000);
+        SELECT n.recheck_id
+        FROM (SELECT dialoq.recheck_up_to() AS id OFFSET 0) AS up_to
+        CROSS JOIN LATERAL (
+            (SELECT f.recheck_id, f.after_xid FROM dialoq.recheck_queue AS f
+            WHERE f.recheck_id BETWEEN dialoq.recheck_from() AND up_to.id)
+            UNION ALL
+            -- New ones come behind very many that wait.
+            (SELECT l.recheck_id, l.after_xid FROM dialoq.recheck_queue AS l
+            WHERE l.recheck_id > up_to.id ORDER BY l.recheck_id DESC LIMIT 10000)
+        ) AS n
+        WHERE n.after_xid IS NULL
+        LIMIT 10000);
     -- Likewise.
     v_dropped := ARRAY(SELECT w.queue_id FROM dialoq.dropped_work_queue AS w WHERE w.after_xid IS NULL);
     SELECT t.is_turning, t.is_all INTO v_is_turning, v_is_all FROM dialoq.turn_generation(2000) AS t;
@@ -83,7 +93,8 @@ BEGIN
     ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (
         SELECT FROM dialoq.recheck_queue AS u WHERE u.recheck_id >= dialoq.recheck_from())
     THEN
-        v_due := least(v_due, v_now + interval '1 second');
+        -- Not before the others have had their turn, however long this one took.
+        v_due := least(v_due, dialoq.current_time_utc() + interval '1 second');
     ELSIF NOT v_is_manual AND EXISTS (SELECT FROM dialoq.receive_attempt) THEN
         -- Its host may die without a notice.
         v_due := least(v_due, v_now + interval '5 seconds');
