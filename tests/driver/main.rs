@@ -151,6 +151,7 @@ fn main() -> ExitCode {
             a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
+            a_wait_for_a_group_lasts_longer_than_the_search_for_deadlocks
             a_member_by_set_role_is_no_stranger the_right_to_connect_keeps_a_member_out_of_another_database;
         Postgres held: rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
             an_attempt_that_another_session_noted_first_does_no_harm

@@ -459,3 +459,17 @@ pub(crate) fn the_right_to_connect_keeps_a_member_out_of_another_database(store:
         Broker::open(&user).await.unwrap().close().await.unwrap();
     });
 }
+
+/// A wait that ends before the server looks for deadlocks would hide every deadlock.
+pub(crate) fn a_wait_for_a_group_lasts_longer_than_the_search_for_deadlocks(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        let client = connect(database.url()).await;
+        for (timeout, wait) in [("30ms", 15_000), ("20s", 40_000), ("1h", 7_200_000), ("2147483647ms", 2_147_483_647)] {
+            client.batch_execute(&format!("SET deadlock_timeout = '{timeout}'")).await.unwrap();
+            let interval = "SELECT dialoq.holder_check_interval()::bigint";
+            assert_eq!(client.query_one(interval, &[]).await.unwrap().get::<_, i64>(0), wait, "{timeout}");
+        }
+    });
+}

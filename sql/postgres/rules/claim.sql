@@ -25,7 +25,7 @@ END $$;
 
 -- Waits for the lock of a group that this transaction shares with a claim that was released, until it has the lock alone. A session
 -- that shares a lock gets it before those that wait, so it does not wait on the lock of claims as wait_for_group does. Every role
--- of the server may share an advisory lock too, so the holders are checked every 15 s, as in lock_group.
+-- of the server may share an advisory lock too, so the holders are checked as in lock_group.
 -- Gives: true
 -- Errors: 60010 if the lock is held by a session whose role may not use the broker
 -- Locks: the group, waiting
@@ -37,7 +37,7 @@ DECLARE
 BEGIN
     LOOP
         BEGIN
-            PERFORM set_config('lock_timeout', CASE v_timeout WHEN '0' THEN '15s' ELSE v_timeout END, true);
+            PERFORM set_config('lock_timeout', CASE v_timeout WHEN '0' THEN dialoq.holder_check_interval() ELSE v_timeout END, true);
             PERFORM pg_advisory_xact_lock(v_key);
             PERFORM set_config('lock_timeout', v_timeout, true);
             RETURN true;

@@ -46,10 +46,10 @@ BEGIN
         RETURN;
     END IF;
     -- Every role of the server may take an advisory lock. A wait for one that may not use the broker would have no end,
-    -- so the holder is checked every 15 s. That is longer than deadlock_timeout, or no deadlock would be found.
+    -- so the holder is checked now and then.
     LOOP
         BEGIN
-            PERFORM set_config('lock_timeout', '15s', true);
+            PERFORM set_config('lock_timeout', dialoq.holder_check_interval(), true);
             PERFORM dialoq.wait_for_group(p_group);
             PERFORM set_config('lock_timeout', v_timeout, true);
             RETURN;
@@ -63,6 +63,12 @@ BEGIN
         END;
     END LOOP;
 END $$;
+
+-- After how long a wait its holder is checked: 15 s, but longer than deadlock_timeout, or no deadlock would be found.
+CREATE OR REPLACE FUNCTION dialoq.holder_check_interval() RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT least(greatest(15000, 2000 * extract(epoch FROM current_setting('deadlock_timeout')::interval)), 2147483647)::integer::text
+$$;
 
 -- Waits for the lock of a group. A claim (claim.sql) holds it in shared mode, and its transaction may take the lock over: a
 -- session that waited in the lock's own queue would come before it. So it waits for the claim's lock first, also if the group
