@@ -167,7 +167,10 @@ CREATE FUNCTION dialoq.on_error_broker_conversations()
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_id bigint;
-    v_notices text;
+    -- An open SEND of one of these may be making the other side, which gets its Error too.
+    v_notices text := dialoq.lock_affected(ARRAY(
+        SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
+        WHERE NOT e.is_system AND e.is_initiator AND NOT e.is_peer_known AND e.state IN ('SO', 'CO') ORDER BY e.endpoint_id));
 BEGIN
     FOR v_id IN
         SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE NOT e.is_system ORDER BY e.endpoint_id
@@ -201,11 +204,8 @@ $$;
 CREATE FUNCTION dialoq.lock_affected(p_affected bigint[])
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_row record;
-    v_lock record;
-    v_notices text;
-BEGIN
-    FOR v_row IN
+    -- One endpoint of each group.
+    v_ids bigint[] := ARRAY(
         SELECT DISTINCT ON (dialoq.group_key(e.conversation_group_id)) e.endpoint_id
         FROM dialoq.conversation_endpoint AS e
         WHERE e.endpoint_id = ANY (p_affected)
@@ -214,9 +214,18 @@ BEGIN
                 FROM pg_locks AS l
                 WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
                     AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())))
-        ORDER BY dialoq.group_key(e.conversation_group_id), e.endpoint_id
-    LOOP
-        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
+        ORDER BY dialoq.group_key(e.conversation_group_id), e.endpoint_id);
+    v_id bigint;
+    v_lock record;
+    v_notices text;
+BEGIN
+    -- First those that others hold, each with no other in hand: a client gives up its wait after 250 ms and begins anew, for as long as
+    -- the holder goes on. The other groups would be free for 20 ms between two tries, and their messages came seconds late.
+    FOREACH v_id IN ARRAY v_ids LOOP
+        PERFORM dialoq.wait_until_free(e.conversation_group_id) FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = v_id;
+    END LOOP;
+    FOREACH v_id IN ARRAY v_ids LOOP
+        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_id, true);
         v_notices := concat_ws(' ', v_notices, v_lock.notices);
     END LOOP;
     RETURN v_notices;

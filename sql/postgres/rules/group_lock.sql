@@ -70,6 +70,19 @@ LANGUAGE sql STABLE AS $$
     SELECT least(greatest(15000, 2000 * extract(epoch FROM current_setting('deadlock_timeout')::interval)), 2147483647)::integer::text
 $$;
 
+-- Waits until no other session holds a group. The group is not locked afterwards: its lock goes with a subtransaction.
+-- Errors: as lock_group
+CREATE OR REPLACE FUNCTION dialoq.wait_until_free(p_group uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT dialoq.is_group_free(p_group) THEN
+        PERFORM dialoq.lock_group(p_group);
+        RAISE EXCEPTION USING ERRCODE = 'SB000', MESSAGE = 'it is free';
+    END IF;
+EXCEPTION WHEN SQLSTATE 'SB000' THEN
+    NULL;
+END $$;
+
 -- Waits for the lock of a group. A claim (claim.sql) holds it in shared mode, and its transaction may take the lock over: a
 -- session that waited in the lock's own queue would come before it. So it waits for the claim's lock first, also if the group
 -- is not claimed now: claim_batch holds the group alone until its end, and its claims stay. The lock is kept, so that no claim is

@@ -1,0 +1,75 @@
+//! Changes of definitions beside transactions that stay open.
+
+use crate::enlisting::{dialog, on};
+use crate::servers::Store;
+use crate::stage::SOON;
+use dialoq::Act;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use tokio::task::JoinHandle;
+
+async fn client(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn number(client: &Client, text: &str) -> i64 {
+    client.query_one(text, &[]).await.unwrap().get(0)
+}
+
+/// Runs a change of an administrator, until it is done or waits for a lock.
+async fn begun(client: &Client, url: &str, change: String) -> JoinHandle<()> {
+    let admin = self::client(url).await;
+    let changing = tokio::spawn(async move { admin.batch_execute(&change).await.unwrap() });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let waiting = async {
+        while !changing.is_finished() && number(client, waits).await == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, waiting).await.expect("the change neither ends nor waits");
+    changing
+}
+
+/// A client gives up its wait for a group after 250 ms and tries again, for as long as a transaction holds the group. If it held the
+/// others meanwhile, no message of the service would be received but between two tries.
+pub(crate) fn a_change_that_waits_for_one_group_holds_no_other(store: Store) {
+    on(store, |broker, client, database| async move {
+        for _ in 0..3 {
+            broker.send(dialog(&broker).await, "//t/Word", "0").await.unwrap();
+        }
+        broker.execute("CREATE QUEUE other").await.unwrap();
+        let holder = self::client(database.url()).await;
+        let hold = "BEGIN; SELECT pg_advisory_xact_lock(max(dialoq.group_key(conversation_group_id)))
+            FROM dialoq.conversation_endpoint WHERE NOT is_initiator";
+        holder.batch_execute(hold).await.unwrap();
+        let change = "BEGIN; UPDATE dialoq.service SET queue_id = (SELECT queue_id FROM dialoq.service_queue WHERE name = 'other')
+                WHERE name = '//t/Server';
+            SELECT dialoq.on_service_moved(
+                (SELECT service_id FROM dialoq.service WHERE name = '//t/Server'),
+                (SELECT queue_id FROM dialoq.service_queue WHERE name = 'server'),
+                (SELECT queue_id FROM dialoq.service_queue WHERE name = 'other'));
+            COMMIT";
+        let changing = begun(&client, database.url(), change.to_owned()).await;
+        let free = "SELECT count(*) FROM dialoq.conversation_endpoint
+            WHERE NOT is_initiator AND dialoq.is_group_free(conversation_group_id)";
+        assert_eq!(number(&client, free).await, 2);
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        changing.await.unwrap();
+        assert_eq!(number(&client, "SELECT count(*) FROM dialoq.receive('other')").await, 1);
+    });
+}
+
+/// The SEND of a first message makes the other side, which the change does not see before its commit.
+pub(crate) fn an_error_for_all_conversations_reaches_a_side_that_is_being_made(store: Store) {
+    on(store, |broker, client, database| async move {
+        let handle = dialog(&broker).await;
+        let sender = self::client(database.url()).await;
+        sender.batch_execute(&format!("BEGIN; SELECT dialoq.send('{}', '//t/Word', '1')", handle.0)).await.unwrap();
+        let change = "SELECT dialoq.on_error_broker_conversations()";
+        let changing = begun(&client, database.url(), change.to_owned()).await;
+        sender.batch_execute("COMMIT").await.unwrap();
+        changing.await.unwrap();
+        assert_eq!(number(&client, "SELECT count(*) FROM dialoq.queue_message WHERE message_type_id = 1").await, 2);
+    });
+}
