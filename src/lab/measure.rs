@@ -43,14 +43,16 @@ impl ClassResult {
     pub(super) fn of(trace: &Trace, class: Class) -> Self {
         let own = || trace.takes.iter().filter(move |take| take.class == class);
         let waits = histogram(own().map(Take::waited_us));
-        let ms = |quantile: f64| to_ms(waits.value_at_quantile(quantile));
+        let longest_us = own().map(Take::waited_us).max().unwrap_or(0);
+        // A histogram gives the highest value of its step, which may lie above every value in it.
+        let ms = |quantile: f64| to_ms(waits.value_at_quantile(quantile).min(longest_us));
         let idle = trace.is_single_reader.then(|| histogram(idle_us(&trace.takes, class).into_iter()));
         Self {
             class,
             count: waits.len(),
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
-            max_ms: own().map(Take::waited_us).max().map_or(0.0, to_ms),
+            max_ms: to_ms(longest_us),
             longest_starvation_ms: to_ms(longest_starvation_us(&trace.takes, class)),
             idle_p50_ms: idle.map(|idle| to_ms(idle.value_at_quantile(0.5))),
             longest_run_past: trace.is_single_reader.then(|| longest_run_past(&trace.takes, class)),
@@ -324,6 +326,14 @@ mod tests {
         let result = ClassResult::of(&overtaken(130), Low);
         assert_eq!((result.count, result.max_ms), (1, 150.0));
         assert!(observed(&overtaken(130), &[result]).contains("130 ms newer"));
+    }
+
+    #[test]
+    fn no_quantile_is_above_the_longest_wait() {
+        let takes: Vec<Take> = (0..3).map(|n| take(Low, n, 0, 2_345)).collect();
+        let trace = Trace { takes, bound: Bound::None, is_single_reader: true };
+        let result = ClassResult::of(&trace, Low);
+        assert_eq!((result.p50_ms, result.p99_ms, result.max_ms), (2_345.0, 2_345.0, 2_345.0));
     }
 
     #[test]
