@@ -215,16 +215,18 @@ impl Broker {
     async fn purge_chosen(&self, queue: &str, chosen: Vec<PeekedMessage>, left: u64) -> Result<Purged> {
         let mut purged = Purged { left, ..Purged::default() };
         let conversations: Vec<_> = by_conversation(chosen).into_iter().collect();
+        let mut passed = Vec::new();
         for some in conversations.chunks(PURGED_AT_ONCE) {
             let tx = self.begin().await?;
             let mut done = Purged::default();
             for (handle, messages) in some {
-                let Some(batch) = receive_chosen(&tx, queue, *handle, messages).await? else {
-                    done.left += messages.len() as u64;
-                    continue;
-                };
-                done.messages += batch.len() as u64;
-                done.left += messages.len().saturating_sub(batch.len()) as u64;
+                let batch = receive_chosen(&tx, queue, *handle, messages).await?;
+                let number = batch.as_ref().map_or(0, Batch::len);
+                if number < messages.len() {
+                    passed.push((*handle, messages));
+                }
+                let Some(batch) = batch else { continue };
+                done.messages += number as u64;
                 if batch.iter().any(|message| message.is_end_dialog() || message.is_error()) {
                     tx.end(*handle).await?;
                     done.ended += 1;
@@ -233,9 +235,19 @@ impl Broker {
             tx.commit().await?;
             purged.messages += done.messages;
             purged.ended += done.ended;
-            purged.left += done.left;
+        }
+        for (handle, messages) in passed {
+            purged.left += self.still_waiting(queue, handle, messages).await?;
         }
         Ok(purged)
+    }
+
+    /// How many of these messages of a conversation are still in the queue: another receiver may have taken some.
+    async fn still_waiting(&self, queue: &str, handle: ConversationHandle, of: &[PeekedMessage]) -> Result<u64> {
+        let filter = MessageFilter { conversation: Some(handle), ..MessageFilter::default() };
+        let ids: HashSet<_> = of.iter().map(|message| message.message_id).collect();
+        let waiting = self.messages(Some(queue), &filter, None, MOST_MESSAGES, 0).await?;
+        Ok(waiting.iter().filter(|message| ids.contains(&message.message_id)).count() as u64)
     }
 }
 
@@ -314,7 +326,7 @@ mod tests {
         // Another receiver.
         assert_eq!(received(&broker, 1).await, ["DEFAULT"]);
         let purged = broker.purge_chosen("work", chosen, left).await.unwrap();
-        assert_eq!((purged.messages, purged.ended), (1, 0), "{purged:?}");
+        assert_eq!((purged.messages, purged.ended, purged.left), (1, 0, 0), "{purged:?}");
         assert_eq!(received(&broker, 9).await, ["keep"]);
 
         let broken = dialog(&broker, &["DEFAULT"]).await;
