@@ -144,8 +144,20 @@ impl Broker {
         sides.retain(|side| side.conversation_id == conversation_id);
         sides.sort_by_key(|side| !side.is_initiator);
         let mut detailed = Vec::with_capacity(sides.len());
+        // An owner of a file that is stopped would be waited for again.
+        let mut answers = true;
         for side in sides {
-            detailed.push(self.with_messages(side, top, body_bytes).await?);
+            let mut details = self.with_messages(side, top, body_bytes).await?;
+            if answers {
+                match self.lock_holder(details.side.conversation_group_id).await {
+                    Ok(holder) => details.held_by = holder,
+                    Err(error) => {
+                        tracing::warn!(%error, "which session holds a conversation group is not known");
+                        answers = false;
+                    }
+                }
+            }
+            detailed.push(details);
         }
         Ok(Conversation { conversation_id, sides: detailed })
     }
@@ -185,15 +197,8 @@ impl Broker {
         let group = ConversationFilter { id: Some(side.conversation_group_id.0), ..ConversationFilter::default() };
         let related = self.conversations(&group, 101).await?;
         let related = related.into_iter().map(|other| other.conversation_handle).filter(|other| *other != handle);
-        let held_by = match self.lock_holder(side.conversation_group_id).await {
-            Ok(holder) => holder,
-            Err(error) => {
-                tracing::warn!(%error, "which session holds a conversation group is not known");
-                None
-            }
-        };
         Ok(ConversationSideDetails {
-            held_by,
+            held_by: None,
             related: related.take(100).collect(),
             side,
             messages: found,

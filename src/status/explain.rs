@@ -351,7 +351,10 @@ impl Broker {
         let groups: BTreeMap<_, _> =
             sides.iter().map(|side| (side.conversation_group_id, &*side.service_name)).collect();
         for (group, service) in groups {
-            self.held_reason(group, service, &mut reasons).await;
+            // An owner of a file that is stopped would be waited for again.
+            if !self.held_reason(group, service, &mut reasons).await {
+                break;
+            }
         }
         Ok(reasons.of(kind, id.to_string(), summary))
     }
@@ -420,9 +423,11 @@ impl Broker {
         Ok(())
     }
 
-    /// The session that holds a group, if one does.
-    async fn held_reason(&self, group: GroupId, service: &str, reasons: &mut Reasons) {
-        match self.lock_holder(group).await {
+    /// The session that holds a group, if one does; false if that is not known.
+    async fn held_reason(&self, group: GroupId, service: &str, reasons: &mut Reasons) -> bool {
+        let found = self.lock_holder(group).await;
+        let is_known = found.is_ok();
+        match found {
             Ok(None) => {}
             Ok(Some(holder)) => reasons.blocks(
                 ReasonKind::Held,
@@ -435,6 +440,7 @@ impl Broker {
                 "",
             ),
         }
+        is_known
     }
 
     fn undelivered_reason(&self, message: &WaitingMessage, reasons: &mut Reasons) {

@@ -1,10 +1,10 @@
 //! Who is refused, and what a refused one does to the others.
 
 use crate::{DEFINITIONS, Place, received, run, send};
-use dialoq::{Broker, Code};
+use dialoq::{Act, Broker, Code};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 #[test]
 fn a_file_that_is_not_shared_has_one_process() {
@@ -141,5 +141,26 @@ fn malformed_frames_hurt_only_their_sender() {
         send(&guest, "goes on").await.unwrap();
         assert_eq!(received(&owner).await, ["goes on"]);
         owner.execute("CREATE QUEUE [after]").await.unwrap();
+    });
+}
+
+/// A stopped owner. Beside one, `dialoq show` took 20 s: 10 s for each side.
+#[test]
+fn an_owner_that_does_not_answer_is_asked_once_for_the_holders_of_a_conversation() {
+    run(async || {
+        let place = Place::new();
+        let broker = place.defined().await;
+        let dialog = broker.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+        broker.send(dialog, "DEFAULT", "hello").await.unwrap();
+        broker.close().await.unwrap();
+        let silent = UnixListener::bind(place.socket()).unwrap();
+        silent.set_nonblocking(true).unwrap();
+        let asked = || std::iter::from_fn(|| silent.accept().ok()).count();
+        let looking = Broker::open_read_only(&place.url()).await.unwrap();
+        let shown = looking.conversation(dialog.0, 1, 0).await.unwrap();
+        assert_eq!((shown.sides.len(), asked()), (2, 1));
+        let explained = looking.explain(&dialog.to_string()).await.unwrap();
+        assert!(explained.reasons.iter().any(|reason| reason.what.contains("is not known")), "{explained:?}");
+        assert_eq!(asked(), 1);
     });
 }

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-/// How long the owner may take for its answer.
+/// How long the owner may take for its greeting and its answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// The session that holds the lock of a conversation group; `None` if no process owns the file. Call it where a thread may
@@ -25,21 +25,22 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 pub(crate) fn lock_holder(database: &Path, group: Uuid) -> Result<Option<LockHolder>> {
     // A runtime of its own: that of the application may be without I/O.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-    runtime.block_on(async {
+    let asked = async {
         let stream = match socket::connect(database, Durability::Normal).await {
             Ok(stream) => stream,
             Err(NoConnection::Absent) => return Ok(None),
             Err(NoConnection::Silent(error) | NoConnection::Refused(error)) => return Err(error),
         };
-        match timeout(ANSWER_WAIT, ask(&stream, Call::LockHolder(group))).await {
-            Ok(Ok(Some(Answer::Holder(holder)))) => Ok(holder.map(LockHolder::from)),
-            Ok(Ok(Some(other))) => Err(unexpected(&other)),
-            // The owner has ended, and its locks with it.
-            Ok(Ok(None)) => Ok(None),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::new(Code::STORE_OWNED, "the owner of the database has not answered for 5 s")),
-        }
-    })
+        ask(&stream, Call::LockHolder(group)).await
+    };
+    match runtime.block_on(async { timeout(ANSWER_WAIT, asked).await }) {
+        Ok(Ok(Some(Answer::Holder(holder)))) => Ok(holder.map(LockHolder::from)),
+        Ok(Ok(Some(other))) => Err(unexpected(&other)),
+        // No process owns the file, or the owner has ended, and its locks with it.
+        Ok(Ok(None)) => Ok(None),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(Error::new(Code::STORE_OWNED, "the owner of the database has not answered for 5 s")),
+    }
 }
 
 /// The answer to one call; `None` if the connection ends before.
