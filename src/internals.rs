@@ -37,6 +37,12 @@ pub mod store {
     pub use crate::store::*;
 }
 
+/// A text as one word of a shell.
+#[cfg(feature = "cli")]
+pub fn shell_word(text: &str) -> std::borrow::Cow<'_, str> {
+    crate::status::shell::shell_word(text)
+}
+
 /// Kills all external programs of activated readers and their children, and lets none start from now on: for the end of a
 /// process that runs no destructors.
 #[cfg(all(unix, feature = "cli"))]

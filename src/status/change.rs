@@ -3,6 +3,7 @@
 use super::conversation::{ConversationFilter, ConversationSide};
 use super::names::NameKind;
 use super::peek::{MOST_MESSAGES, MessageFilter, MessageState, PeekedMessage};
+use super::shell::shell_word;
 use crate::act::{Act, Perform};
 use crate::broker::Broker;
 use crate::define::Level;
@@ -161,8 +162,9 @@ impl Broker {
             return Err(Error::new(
                 Code::QUEUE_DISABLED,
                 format!(
-                    "queue '{queue}' is off, and a purge receives the messages; turn it on (`dialoq resume {queue}`), or end its \
-                     conversations WITH CLEANUP, which erases them with their messages"
+                    "queue '{queue}' is off, and a purge receives the messages; turn it on (`dialoq resume {}`), or end its \
+                     conversations WITH CLEANUP, which erases them with their messages",
+                    shell_word(queue)
                 ),
             ));
         }

@@ -1,6 +1,7 @@
 //! The faults of a running broker: findings with advice.
 
 use super::BY_POISON;
+use super::shell::shell_word;
 use crate::broker::Broker;
 use crate::catalog::OffBy;
 use crate::error::Result;
@@ -106,7 +107,7 @@ impl Broker {
         let catalog = self.catalog();
         let Some(off) = catalog.queue(&finding.subject).and_then(|queue| queue.off.as_ref()) else { return };
         let since = off.since.map_or_else(String::new, |since| format!(" since {since}"));
-        let subject = &finding.subject;
+        let subject = shell_word(&finding.subject);
         let (by, advice) = match off.by {
             OffBy::Poison => {
                 (BY_POISON.to_owned(), format!("find out why they happened, then `dialoq resume {subject}`"))
@@ -132,7 +133,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
     let age = since.map_or_else(|| "no time".to_owned(), |since| rough(now.since(since)));
     let many = |one: &str| if amount == 1 { format!("1 {one}") } else { format!("{amount} {one}s") };
     let wait = if amount == 1 { "waits" } else { "wait" };
-    let detail = detail.as_deref();
+    let (detail, word) = (detail.as_deref(), shell_word(&subject));
     let (what, advice) = match kind {
         FindingKind::NeverEnded => (
             format!(
@@ -154,7 +155,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
         ),
         FindingKind::DisabledQueue => (
             format!("queue '{subject}' is disabled; {} for it {wait}, the oldest for {age}", many("message")),
-            format!("if rollbacks disabled it, find out why they happened, then `dialoq resume {subject}`"),
+            format!("if rollbacks disabled it, find out why they happened, then `dialoq resume {word}`"),
         ),
         FindingKind::WaitingMessages => (
             format!("{} {wait} in queue '{subject}', the oldest for {age}", many("message")),
@@ -177,7 +178,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
         FindingKind::DeadLetters => (
             format!("queue '{subject}' has {}, the first for {age}", many("dead letter")),
             format!(
-                "look at them with `dialoq dead list --queue {subject}`, mend what failed, then `dialoq dead redrive` or \
+                "look at them with `dialoq dead list --queue {word}`, mend what failed, then `dialoq dead redrive` or \
                  `dialoq dead purge`"
             ),
         ),
@@ -188,7 +189,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
                 if amount == 1 { "is" } else { "are" }
             ),
             format!(
-                "find out why their messages cannot be handled (`dialoq peek {subject}`), then `dialoq release` them or `dialoq \
+                "find out why their messages cannot be handled (`dialoq peek {word}`), then `dialoq release` them or `dialoq \
                  end` their conversations"
             ),
         ),

@@ -3,6 +3,7 @@
 use super::conversation::{ConversationFilter, ConversationSide};
 use super::names::NameKind;
 use super::peek::{MessageFilter, PeekedMessage, WaitingMessage};
+use super::shell::shell_word;
 use super::{BY_POISON, QueueStatus, Status};
 use crate::broker::Broker;
 use crate::catalog::OffBy;
@@ -235,11 +236,12 @@ impl Broker {
         let pausing: u64 =
             queue.levels.iter().filter(|level| level.retry_in_ms.is_some()).map(|level| level.messages).sum();
         off_reason(queue, reasons);
+        let word = shell_word(name);
         if quarantined > pausing {
             reasons.notes(
                 ReasonKind::Quarantined,
                 format!("poison handling has quarantined {}", messages(quarantined - pausing)),
-                format!("look at them with `dialoq peek {name}`, and release a group with `dialoq release GROUP`"),
+                format!("look at them with `dialoq peek {word}`, and release a group with `dialoq release GROUP`"),
             );
         }
         if queue.dead_letters > 0 {
@@ -247,7 +249,7 @@ impl Broker {
             reasons.notes(
                 ReasonKind::DeadLetters,
                 format!("{number} dead letter{plural}: messages that used up their attempts"),
-                format!("look at them with `dialoq dead list --queue {name}`, then `dialoq dead redrive`"),
+                format!("look at them with `dialoq dead list --queue {word}`, then `dialoq dead redrive`"),
             );
         }
         let first = queue.levels.iter().filter_map(|level| level.retry_in_ms).min();
@@ -299,6 +301,7 @@ impl Broker {
     fn reader_reasons(&self, queue: &QueueStatus, reasons: &mut Reasons) {
         let waits = queue.sessions_waiting.unwrap_or(0).max(self.sessions_waiting(&queue.name) as u64);
         let running = queue.readers_running.unwrap_or(0);
+        let word = shell_word(&queue.name);
         let procedure = queue.activation_procedure.as_deref().filter(|_| queue.is_activation_enabled);
         match (running, queue.max_queue_readers.filter(|_| procedure.is_some())) {
             (running, Some(most)) if running >= most && most > 0 => reasons.notes(
@@ -310,12 +313,12 @@ impl Broker {
                 Some(procedure) => reasons.blocks(
                     ReasonKind::NoReader,
                     format!("activation with procedure '{procedure}' is on, but no process runs readers for it"),
-                    format!("start one, such as `dialoq activate {} --exec PROGRAM`", queue.name),
+                    format!("start one, such as `dialoq activate {word} --exec PROGRAM`"),
                 ),
                 None => reasons.notes(
                     ReasonKind::NoReader,
                     "no reader is known: activation is off, and no session of this process waits in a RECEIVE",
-                    format!("receive from it, or run `dialoq activate {} --exec PROGRAM`", queue.name),
+                    format!("receive from it, or run `dialoq activate {word} --exec PROGRAM`"),
                 ),
             },
             (running, _) => {
@@ -612,13 +615,13 @@ fn off_reason(queue: &QueueStatus, reasons: &mut Reasons) {
         },
     };
     let is_poison = queue.off.as_ref().is_some_and(|off| off.by == OffBy::Poison);
-    let advice =
-        format!("{}`dialoq resume {}`", if is_poison { "find out why they happened, then " } else { "" }, queue.name);
+    let before = if is_poison { "find out why they happened, then " } else { "" };
+    let advice = format!("{before}`dialoq resume {}`", shell_word(&queue.name));
     reasons.blocks(ReasonKind::QueueOff, format!("queue '{}' is off{why}", queue.name), advice);
 }
 
 fn work_reasons(queue: &WorkQueueStatus, reasons: &mut Reasons) {
-    let name = &queue.name;
+    let name = shell_word(&queue.name);
     if !queue.is_enabled {
         reasons.blocks(ReasonKind::Paused, "it is paused", format!("`dialoq work resume {name}`"));
     }

@@ -27,6 +27,7 @@ mod names;
 mod pause;
 mod peek;
 mod read;
+pub(crate) mod shell;
 
 pub use crate::catalog::OffBy;
 pub use crate::store::LockHolder;

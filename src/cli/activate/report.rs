@@ -3,6 +3,7 @@
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, printable, printable_name};
 use dialoq::activation::ReaderEvent;
+use dialoq::internals::shell_word;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -100,11 +101,12 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         self.is_off = !is_on;
+        let word = shell_word(&self.queue);
         let event = if is_on { "queue_on" } else { "queue_off" };
         let text = match is_on {
             true => format!("queue '{}' is on again", self.queue),
             false => format!(
-                "queue '{0}' is OFF, so it hands out no message; `dialoq explain {0}` says why, and `dialoq resume {0}` turns it on",
+                "queue '{}' is OFF, so it hands out no message; `dialoq explain {word}` says why, and `dialoq resume {word}` turns it on",
                 self.queue
             ),
         };

@@ -3,6 +3,7 @@
 use super::Sides;
 use crate::cli::output::{fitting, folded, is_coloured, printable, printable_name, shortened, span, table};
 use comfy_table::{Cell, Color};
+use dialoq::internals::shell_word;
 use dialoq::status::{
     ConversationCount, ConversationSide, LevelStatus, MonitorStatus, OffBy, QueueOff, QueueStatus, Status,
 };
@@ -62,7 +63,10 @@ fn queues(queues: &[QueueStatus]) -> String {
     for queue in queues.iter().filter(|queue| queue.dead_letters > 0) {
         let (number, plural) = (queue.dead_letters, if queue.dead_letters == 1 { "" } else { "s" });
         let name = printable_name(&queue.name);
-        text.push_str(&format!("\n{name} has {number} dead letter{plural}: dialoq dead list --queue {name}"));
+        text.push_str(&format!(
+            "\n{name} has {number} dead letter{plural}: dialoq dead list --queue {}",
+            printable_name(&shell_word(&queue.name))
+        ));
     }
     text
 }
