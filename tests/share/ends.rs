@@ -1,7 +1,7 @@
 //! The end of an owner: closed, dropped, and at a bad moment.
 
 use crate::{Place, run, send};
-use dialoq::{Act, Broker};
+use dialoq::{Act, Broker, Code};
 
 /// The numbers that were sent, in order.
 async fn numbers(broker: &Broker) -> Vec<u32> {
@@ -109,5 +109,37 @@ fn what_a_guest_has_begun_ends_when_its_owner_closes() {
         owner.close().await.unwrap();
         assert!(tx.commit().await.unwrap_err().is_retryable());
         assert!(guest.receive("to").await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_call_under_way_of_a_guest_that_closes_says_that_its_broker_is_closed() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        let dialog = owner.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+        let holder = owner.begin().await.unwrap();
+        holder.send(dialog, "DEFAULT", "holds the group").await.unwrap();
+        let tx = guest.begin().await.unwrap();
+        tx.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+        let alone = {
+            let guest = guest.clone();
+            tokio::spawn(async move { guest.send(dialog, "DEFAULT", "alone").await })
+        };
+        let in_tx = tokio::spawn(async move { (tx.send(dialog, "DEFAULT", "in a transaction").await, tx) });
+        let path = place.path.display().to_string();
+        let waits =
+            || dialoq::testing::describe_waits().into_iter().filter(|store| store.contains(&path)).collect::<String>();
+        while waits().matches("parked for").count() < 2 {
+            tokio::task::yield_now().await;
+        }
+        guest.close().await.unwrap();
+        let refused = alone.await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), Code::STORE_CLOSED, "{refused}");
+        let (sent, tx) = in_tx.await.unwrap();
+        assert_eq!(sent.unwrap_err().code(), Code::STORE_CLOSED);
+        assert_eq!(tx.commit().await.unwrap_err().code(), Code::STORE_CLOSED);
+        holder.commit().await.unwrap();
     });
 }

@@ -66,6 +66,8 @@ pub(super) struct Client {
     room: Semaphore,
     definitions: Definitions,
     is_lost: AtomicBool,
+    /// This process has closed its broker.
+    is_closed: AtomicBool,
     /// Signalled when the owner closes.
     closing: Notify,
     /// Signalled when the owner closes, the last caller has its answer and the last transaction has ended.
@@ -138,12 +140,14 @@ impl Client {
                 reading: tokio::sync::Mutex::default(),
             },
             is_lost: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             closing: Notify::new(),
             finished: Notify::new(),
         }))
     }
 
-    /// Carries requests and answers until the connection ends. Every caller that still waits gets 60046.
+    /// Carries requests and answers until the connection ends. Every caller that still waits gets 60046, or 60016 if this process has
+    /// closed its broker.
     pub(super) async fn run(self: &Arc<Self>) {
         let error = tokio::select! {
             read = self.read() => read.err(),
@@ -269,6 +273,12 @@ impl Client {
     pub(super) fn let_go(&self, tx: u64) {
         lock(&self.waiting).transactions.remove(&tx);
         self.finish_if_idle();
+    }
+
+    /// Ends the connection because this process closes its broker.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Relaxed);
+        self.lose();
     }
 
     /// Ends the connection for all callers.
@@ -397,7 +407,7 @@ impl Client {
             let goes_on = tx.is_some_and(|tx| waiting.transactions.contains(&tx));
             if waiting.is_lost || waiting.is_closing && !goes_on {
                 // Nothing was sent.
-                return Err(if in_tx == 0 { not_done() } else { owner_gone() });
+                return Err(if in_tx == 0 { not_done() } else { self.gone() });
             }
             waiting.transactions.extend(tx);
             waiting.callers.insert(id, sender);
@@ -411,15 +421,15 @@ impl Client {
             lock(&self.waiting).callers.remove(&id);
             self.finish_if_idle();
             // The task meets the error too, and the role changes then.
-            return Err(if in_tx == 0 { not_done() } else { owner_gone() });
+            return Err(if in_tx == 0 { not_done() } else { self.gone() });
         }
         if may_wait {
             self.read_alone(&receiver);
         }
         let mut pending = Pending { client: self, id, receiver: Some(receiver) };
         let (definitions, answer) = match &mut pending.receiver {
-            Some(receiver) => receiver.await.unwrap_or_else(|_| (0, Err(unanswered(call)))),
-            None => (0, Err(unanswered(call))),
+            Some(receiver) => receiver.await.unwrap_or_else(|_| (0, Err(self.unanswered(call)))),
+            None => (0, Err(self.unanswered(call))),
         };
         pending.receiver = None;
         if is_alone {
@@ -430,6 +440,18 @@ impl Client {
             self.read_definitions(Some(definitions)).await;
         }
         answer
+    }
+
+    /// The error of a call that was sent and has no answer. A commit may have happened: with an error that can be tried again, its
+    /// caller would do it twice.
+    fn unanswered(&self, call: &Call) -> Error {
+        let is_commit = matches!(call, Call::InTx { step: TxStep::Commit, .. });
+        if is_commit { commit_unknown() } else { self.gone() }
+    }
+
+    /// The error of a step of a transaction whose connection has ended.
+    fn gone(&self) -> Error {
+        if self.is_closed.load(Relaxed) { Error::closed() } else { owner_gone() }
     }
 
     /// Waits for the answer of a lone caller on its own thread, and reads whatever arrives before it. The task goes on
@@ -503,13 +525,6 @@ impl Client {
             _ => {}
         }
     }
-}
-
-/// The error of a call that was sent and has no answer. A commit may have happened: with an error that can be tried again, its
-/// caller would do it twice.
-fn unanswered(call: &Call) -> Error {
-    let is_commit = matches!(call, Call::InTx { step: TxStep::Commit, .. });
-    if is_commit { commit_unknown() } else { owner_gone() }
 }
 
 /// The owner has not done it: the next owner is asked.

@@ -222,7 +222,7 @@ impl Membership {
         tokio::select! {
             () = remote.client.run() => {}
             () = until_closing => {}
-            _ = stopping.wait_for(Stop::is_asked) => remote.client.lose(),
+            _ = stopping.wait_for(Stop::is_asked) => remote.client.close(),
         }
     }
 

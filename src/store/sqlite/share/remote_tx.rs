@@ -112,8 +112,9 @@ impl StoreTx for RemoteTx {
             }
             let done = self.done(TxStep::Rollback { reason }).await;
             self.has_ended = true;
-            // A transaction whose owner has gone is rolled back by its end.
-            done.or_else(|error| if error.code() == Code::OWNER_GONE { Ok(()) } else { Err(error) })
+            // A transaction whose connection has ended is rolled back by that.
+            let is_gone = |code| [Code::OWNER_GONE, Code::STORE_CLOSED].contains(&code);
+            done.or_else(|error| if is_gone(error.code()) { Ok(()) } else { Err(error) })
         })
     }
 }
