@@ -281,3 +281,26 @@ fn large_and_small_answers_of_one_connection_arrive_whole() {
         tokio::join!(reading, receiving, asking);
     });
 }
+
+/// A process that has used up its descriptors for other things lost the connection, with the calls under way.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_guest_without_a_free_descriptor_goes_on() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    run(async || {
+        let place = Place::new();
+        let _owner = place.defined().await;
+        let mut guest = Other::start(&place.path, "send");
+        for number in 0..20 {
+            assert_eq!(guest.send(&number.to_string()), "sent");
+        }
+        // No number below this one is free.
+        let most = Rlimit { current: Some(3), maximum: Some(3) };
+        prlimit(Pid::from_raw(i32::try_from(guest.child.id()).unwrap()), Resource::Nofile, most).unwrap();
+        for number in 0..20 {
+            // So that no call is one of a lone caller in a hurry, and the task waits between them.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert_eq!(guest.send(&number.to_string()), "sent");
+        }
+    });
+}

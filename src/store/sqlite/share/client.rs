@@ -41,7 +41,7 @@ const LONE_WAIT: Duration = Duration::from_millis(1);
 /// docs/performance.md; on one that takes longer the wake-up that polling saves hardly counts.
 #[cfg(unix)]
 const MOST_POLLING: Duration = Duration::from_micros(500);
-/// How long the task leaves the socket to a lone caller that reads from it.
+/// How long the task leaves the socket to a lone caller that reads from it, and how often it looks itself if it cannot watch the socket.
 #[cfg(unix)]
 const LONE_READS: Duration = Duration::from_millis(1);
 
@@ -177,7 +177,11 @@ impl Client {
                 continue;
             }
             let mut found = found;
-            let watch = socket.watch()?;
+            // Without a free descriptor the connection goes on all the same. A process at its limit lost it, with the calls under way.
+            let Ok(watch) = socket.watch() else {
+                tokio::time::sleep(LONE_READS).await;
+                continue;
+            };
             while found == Arrived::Nothing && self.lone_reads.load(Relaxed) == seen {
                 // Forgotten before the reading, so that what arrives after it wakes this task again.
                 watch.arrival().await?;

@@ -13,6 +13,10 @@ use tokio::sync::Notify;
 /// The room for bytes that is kept between two writes.
 const WRITE_BYTES: usize = 64 * 1024;
 
+/// The pause before the next write to a socket that is full and that cannot be watched, because the process has no free descriptor.
+#[cfg(unix)]
+const UNWATCHED_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// A socket, and the bytes that are still to be written.
 pub(super) struct Connection {
     /// `None` once this side has ended the connection, even if a transaction still refers to it.
@@ -121,7 +125,10 @@ impl Socket {
         while !bytes.is_empty() {
             match self.try_write(bytes) {
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch()?.0.writable().await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => match self.watch() {
+                    Ok(watch) => watch.0.writable().await?,
+                    Err(_) => tokio::time::sleep(UNWATCHED_PAUSE).await,
+                },
                 Err(error) => return Err(error),
             }
         }
