@@ -253,6 +253,35 @@ async fn a_closed_broker_keeps_the_locks_of_other_connections_of_its_process() {
     drop(open(&path));
 }
 
+/// All that was acknowledged since the last checkpoint was lost when the process was killed afterwards.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_is_in_a_log_that_was_deleted_goes_into_the_file() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let [path, copy] = ["a.db", "copy.db"].map(|name| folder.path().join(name));
+    let (store, handle) = broker(&path).await;
+    let mut acknowledged = 1;
+    let mut submit = async || store.submit(vec![send(handle, "acknowledged")]).await.map(|_| acknowledged += 1);
+    submit().await.unwrap();
+    std::fs::remove_file(sibling(&path, "-wal")).unwrap();
+    let started = std::time::Instant::now();
+    let refused = loop {
+        match submit().await {
+            Err(refused) => break refused,
+            Ok(()) => assert!(started.elapsed().as_secs() < 30, "the broker does not notice it"),
+        }
+    };
+    assert!(refused.message().contains("a.db-wal"), "{refused}");
+    // What another process would find after a kill.
+    std::fs::copy(&path, &copy).unwrap();
+    let connection = rusqlite::Connection::open(&copy).unwrap();
+    let messages = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    assert_eq!(connection.query_row("select count(*) from dialoq_queue_message", [], messages).unwrap(), acknowledged);
+    drop(store);
+    drop(open(&path));
+}
+
 /// The log and its index have the name of the path. Once a file had been moved away and another one had got its name, the other one
 /// was read with the log of the first.
 #[cfg(target_os = "linux")]

@@ -352,17 +352,20 @@ impl Engine {
         }
     }
 
-    /// Fails if the file was deleted or replaced: what is written to it is lost once it is closed.
+    /// Fails if the file or its log was deleted or replaced: what is written to it is lost, that of the log if the process is killed.
     fn check_file(&self, write: &mut WriteSide, now: Instant) -> Result<()> {
         if self.readers.is_none() || now.saturating_duration_since(write.file_checked) < FILE_CHECK_EVERY {
             return Ok(());
         }
         write.file_checked = now;
         let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(deleted) = owner.as_ref().filter(|owner| owner.is_deleted()).map(Owner::deleted) else {
-            return Ok(());
+        let deleted = match owner.as_ref() {
+            Some(owner) if owner.is_deleted() => owner.deleted(),
+            // A close writes the log into the file anyway.
+            Some(owner) if owner.is_log_deleted() && !self.ending.is_closing() => owner.log_deleted(),
+            _ => return Ok(()),
         };
-        // The log has the name of the file that is there now, which would be read with it. All that was acknowledged goes into
+        // The log may have the name of the file that is there now, which would be read with it. All that was acknowledged goes into
         // this one, which may have got another name.
         write.roll_back();
         let emptied = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));

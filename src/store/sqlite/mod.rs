@@ -168,6 +168,10 @@ impl SqliteStore {
             }
             (restored.core, marks)
         };
+        let file = file.map(|(path, mut owner)| {
+            owner.note_log();
+            (path, owner)
+        });
         write.fault = fault;
         open::wait_briefly(&write.connection).map_err(|error| storage(&doing(), error))?;
         let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, board, file));

@@ -132,6 +132,8 @@ pub(super) struct Owner {
     folder: Option<FileKey>,
     /// The file had a link when it was locked: some file systems count none.
     has_link_count: bool,
+    /// The log, once SQLite has made it.
+    log: Option<FileKey>,
     /// The lock file next to the database, with the process id.
     note: Option<File>,
 }
@@ -154,7 +156,7 @@ impl Owner {
         let held = Held::of(database, key.clone()).inspect_err(|_| give_up(&mut entries, &key))?;
         let has_link_count = has_links(&entries, &key) == Some(true);
         let folder = folder_of(database);
-        Ok(Self { database: database.to_owned(), _held: held, key, folder, has_link_count, note: None })
+        Ok(Self { database: database.to_owned(), _held: held, key, folder, has_link_count, log: None, note: None })
     }
 
     /// Whether the path still names the file. It does not if another program has renamed the file or its folder.
@@ -171,6 +173,31 @@ impl Owner {
         }
         let is_replaced = existing_key(&self.database).is_ok_and(|key| key.is_some_and(|key| key != self.key));
         is_replaced && self.folder.is_some() && folder_of(&self.database) == self.folder
+    }
+
+    /// Notes which file the log is. SQLite has opened it, and keeps it until the last connection is closed.
+    pub(super) fn note_log(&mut self) {
+        self.log = existing_key(&beside(&self.database, "-wal")).ok().flatten();
+    }
+
+    /// Whether another program has deleted the log, or put another file in its place, while the database has kept its name. What is in
+    /// the deleted one is found by no other process, nor by the next opening.
+    pub(super) fn is_log_deleted(&self) -> bool {
+        let Some(log) = &self.log else { return false };
+        let is_there = existing_key(&beside(&self.database, "-wal")).is_ok_and(|key| key.as_ref() == Some(log));
+        !is_there && self.is_at_its_path()
+    }
+
+    /// 60018: the log was deleted.
+    pub(super) fn log_deleted(&self) -> Error {
+        Error::new(
+            Code::STORE_IO,
+            format!(
+                "another program has deleted the log '{0}-wal' of database '{0}', or put another file in its place, while this process had \
+                 it open; open the database again, and remove no file beside it while it is open",
+                self.database.display()
+            ),
+        )
     }
 
     /// 60018: the file was deleted.
@@ -379,8 +406,13 @@ fn key_of(found: &std::fs::Metadata) -> FileKey {
 }
 
 fn note_path(database: &Path) -> PathBuf {
+    beside(database, ".owner")
+}
+
+/// The path of a file that is named after the database.
+fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
-    name.push(".owner");
+    name.push(ending);
     PathBuf::from(name)
 }
 
