@@ -91,7 +91,8 @@ pub struct QueueStatus {
     pub is_activation_enabled: bool,
     /// The procedure that the readers run: ACTIVATION (PROCEDURE_NAME).
     pub activation_procedure: Option<String>,
-    /// The most readers at a time: MAX_QUEUE_READERS. In SQLite the limit of the process that runs the readers.
+    /// The most readers at a time, over all processes: MAX_QUEUE_READERS. In SQLite the highest limit of a process that activates it, if
+    /// one does.
     pub max_queue_readers: Option<u64>,
     /// The readers that run now, in all processes; `None` if no process activates this queue.
     pub readers_running: Option<u64>,

@@ -61,6 +61,9 @@ staged!(hosts, ten_hosts_with_a_limit_of_four_run_four_readers_in_all, async |st
     let published = async { while count(&stage, "dm_broker_activated_tasks").await != 4 {} };
     soon("the readers of all hosts in the view", published).await;
     assert_eq!(count(&stage, "dm_broker_queue_monitors").await, 10);
+    let status = stage.status().await.unwrap();
+    let work = status.queues.iter().find(|queue| queue.name == "work").unwrap();
+    assert_eq!((work.readers_running, work.max_queue_readers), (Some(4), Some(4)), "the limit is of all together");
 
     // A place that becomes free is taken again, by whichever host.
     let leaves = at_work.pop().unwrap();

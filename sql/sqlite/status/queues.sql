@@ -11,7 +11,7 @@ SELECT
 FROM dialoq_service_queue AS q
 LEFT JOIN (
     SELECT
-        queue_id, sum(max_queue_readers) AS max_queue_readers, sum(tasks_running) AS tasks_running,
+        queue_id, max(max_queue_readers) AS max_queue_readers, sum(tasks_running) AS tasks_running,
         max(tasks_waiting) AS tasks_waiting
     FROM dialoq_queue_monitor
     GROUP BY queue_id
