@@ -47,6 +47,8 @@ pub(super) struct Receive {
     end: bool,
 }
 
+/// Set before the messages are taken.
+const BEFORE_RECEIVE: &str = "before_receive";
 /// The most conversation groups of one commit while following.
 const FOLLOWED_GROUPS: usize = 100;
 /// The most bytes of one commit while following, but for the last group.
@@ -97,8 +99,13 @@ impl Receive {
             if self.follow {
                 self.receive_more(&tx, &mut batches).await?;
             }
-            for batch in &batches {
-                print(batch, output)?;
+            if let Err(failure) = batches.iter().try_for_each(|batch| print(batch, output)) {
+                // They were not at fault: five readers of the output that had gone turned the queue off. A rollback would count, also
+                // after that to the savepoint; there may be none.
+                if tx.rollback_to(BEFORE_RECEIVE).await.is_ok() {
+                    tx.commit().await?;
+                }
+                return Err(failure);
             }
             if self.end {
                 let messages = batches.iter().flatten();
@@ -129,7 +136,24 @@ impl Receive {
         Ok(())
     }
 
+    /// With a savepoint before it, to which a RECEIVE is undone. None is set before a wait, during which a transaction
+    /// must hold nothing.
     async fn receive_first(&self, tx: &Tx) -> dialoq::Result<Option<Batch>> {
+        let is_of_any = self.conversation.is_none() && self.group.is_none();
+        let waits = self.wait.is_some() || self.follow;
+        if is_of_any && waits {
+            let group = tx.get_conversation_group(self.queue.as_str());
+            let group = match self.wait {
+                Some(wait) => group.wait(wait).await?,
+                None => group.wait_forever().await?,
+            };
+            let Some(group) = group else { return Ok(None) };
+            tx.savepoint(BEFORE_RECEIVE).await?;
+            return self.receive(tx).group(group).await;
+        }
+        if !waits {
+            tx.savepoint(BEFORE_RECEIVE).await?;
+        }
         let receive = self.receive(tx);
         match self.wait {
             Some(wait) => receive.wait(wait).await,

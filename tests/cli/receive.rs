@@ -106,6 +106,24 @@ fn a_reader_that_leaves_is_no_error_and_loses_nothing_unread() {
 }
 
 #[test]
+fn a_reader_that_leaves_is_no_failed_attempt_of_the_message() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"ALTER QUEUE orders WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER)");
+    shop.order(&["a"]);
+    for arguments in
+        [&["receive", "orders"][..], &["receive", "orders", "--follow"], &["receive", "orders", "--wait", "9s"]]
+    {
+        let mut running = shop.start(arguments);
+        drop(running.output.take());
+        let (code, error) = running.end();
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{arguments:?}");
+        shop.fails(3, &["dead", "list"]);
+    }
+    assert_eq!(shop.bodies("orders"), ["a"]);
+}
+
+#[test]
 fn a_conversation_is_followed_to_its_end() {
     let _limit = crate::limit();
     let shop = Shop::open();
