@@ -161,3 +161,23 @@ case!(a_rate_that_is_altered_wakes_readers_at_its_new_times, [246, 247], async |
         t.define("DROP WORK QUEUE w").await?;
     }
 });
+
+case!(a_look_compares_types_to_their_last_space, [257], async |t| {
+    t.define("CREATE WORK QUEUE w").await?;
+    let types = ["a", "a "];
+    let of_type = |name: &str| JobFilter { job_type: Some(name.into()), ..JobFilter::default() };
+    for name in types {
+        t.broker.push_job("w", "x").job_type(name).await?;
+    }
+    for name in types {
+        let found = t.broker.jobs(&of_type(name), 9).await?;
+        assert_eq!(found.iter().map(|job| &*job.job_type).collect::<Vec<_>>(), [name]);
+    }
+    for job in t.broker.take_jobs("w").count(9).await? {
+        t.broker.complete_job(&job).await?;
+    }
+    for name in types {
+        let found = t.broker.finished_jobs(&of_type(name), 9).await?;
+        assert_eq!(found.iter().map(|job| &*job.job_type).collect::<Vec<_>>(), [name]);
+    }
+});

@@ -11,6 +11,7 @@ WHERE
     (@P1 IS NULL OR q.folded_name = TRANSLATE(CAST(@P1 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
         N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
     AND (@P2 IS NULL OR CASE h.finished_as WHEN 4 THEN N'done' ELSE N'cancelled' END = CAST(@P2 AS nvarchar(4000)))
-    AND (@P3 IS NULL OR h.job_type = CAST(@P3 AS nvarchar(4000)))
+    AND (@P3 IS NULL OR h.job_type = CAST(@P3 AS nvarchar(4000))
+        AND DATALENGTH(h.job_type) = DATALENGTH(CAST(@P3 AS nvarchar(4000))))
     AND (@P4 IS NULL OR h.job_id = CAST(@P4 AS bigint))
 ORDER BY h.queue_id, h.finish_number DESC

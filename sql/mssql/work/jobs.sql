@@ -23,7 +23,8 @@ WHERE
     (@P1 IS NULL OR j.folded_name = TRANSLATE(CAST(@P1 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
         N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
     AND (@P2 IS NULL OR j.state_name = CAST(@P2 AS nvarchar(4000)))
-    AND (@P3 IS NULL OR j.job_type = CAST(@P3 AS nvarchar(4000)))
+    AND (@P3 IS NULL OR j.job_type = CAST(@P3 AS nvarchar(4000))
+        AND DATALENGTH(j.job_type) = DATALENGTH(CAST(@P3 AS nvarchar(4000))))
     AND (@P4 IS NULL OR CHARINDEX(CAST(@P4 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2, j.last_error) > 0)
     AND (@P5 IS NULL OR j.job_id = CAST(@P5 AS bigint))
     AND (@P6 IS NULL OR j.state = 2 AND j.taken_at < CAST(@P6 AS bigint))
