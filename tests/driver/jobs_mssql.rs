@@ -182,3 +182,32 @@ pub(crate) fn the_history_keeps_to_its_bounds(store: Store) {
         assert_eq!(kept(&mut client).await, 6);
     });
 }
+
+pub(crate) fn a_completion_takes_the_next_job_along_or_is_refused_with_it(store: Store) {
+    on(store, |broker, mut client| async move {
+        with_a_job(&broker).await;
+        broker.push_job("w", "b").await.unwrap();
+        let client = &mut client;
+        let token: i64 = one(client, "EXEC dialoq.take_jobs N'w', @has_lease = 1").await.get("token").unwrap();
+        let next = |job: i64, token: i64, take: &str| {
+            format!("EXEC dialoq.complete_and_take_job {job}, {token}, NULL, {take}")
+        };
+        for (take, refusal) in [("N'nowhere'", 60_002), ("N'w', 0", 60_005)] {
+            assert_eq!(number(client, &next(1, token, take)).await, refusal);
+            run(client, "BEGIN TRANSACTION").await;
+            assert_eq!(number(client, &next(1, token, take)).await, refusal);
+            run(client, "COMMIT").await;
+            let state = one(client, "SELECT state FROM dialoq.job WHERE job_id = 1").await;
+            assert_eq!(state.get::<i16, _>(0), Some(2), "{take}: the job is not completed");
+        }
+        assert_eq!(number(client, &next(1, token + 1, "N'w'")).await, 60_042);
+        let taken = one(client, &next(1, token, "N'W', @taken_by = N'r'")).await;
+        assert_eq!((taken.get("job_id"), taken.get("body")), (Some(2_i64), Some(&b"b"[..])));
+        let token: i64 = taken.get("token").unwrap();
+        run(client, "BEGIN TRANSACTION").await;
+        assert!(rows(client, &next(2, token, "N'w'")).await.is_empty(), "there is no other job");
+        run(client, "ROLLBACK").await;
+        assert!(rows(client, &next(2, token, "N'w'")).await.is_empty());
+        assert_eq!(number(client, &next(2, token, "N'w'")).await, 60_040);
+    });
+}

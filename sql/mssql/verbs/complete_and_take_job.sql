@@ -14,10 +14,18 @@ BEGIN
     -- For clients, which make two calls of this: other processes look for what a limit lets go.
     DECLARE @notices nvarchar(max);
     -- <transaction>
-    EXEC dialoq.complete_taken_job @job_id, @token, @result, @notices OUTPUT;
-    -- Columns of the result: job_id, token, queue, job_type, job_key, level, attempt, pushed_at, pushed_by, lease_until,
-    -- last_error, body, notices.
-    EXEC dialoq.take_ready_jobs @queue, @job_count, @job_type, NULL, NULL, 0, 1, @lease_ms, @taken_by, NULL, NULL, NULL;
+    -- If the take is refused in a transaction of the caller, the completion is undone too.
+    IF @is_own = 0 SAVE TRANSACTION dialoq_completion;
+    BEGIN TRY
+        EXEC dialoq.complete_taken_job @job_id, @token, @result, @notices OUTPUT;
+        -- Columns of the result: job_id, token, queue, job_type, job_key, level, attempt, pushed_at, pushed_by, lease_until,
+        -- last_error, body, notices.
+        EXEC dialoq.take_ready_jobs @queue, @job_count, @job_type, NULL, NULL, 0, 1, @lease_ms, @taken_by, NULL, NULL, NULL;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 0 AND XACT_STATE() = 1 ROLLBACK TRANSACTION dialoq_completion;
+        THROW;
+    END CATCH
     -- </transaction>
 END
 GO
