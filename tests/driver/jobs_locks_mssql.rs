@@ -1,10 +1,11 @@
 //! Work queues on SQL Server while other sessions hold rows, and after failures.
 
-use crate::enlisting_mssql::on;
-use crate::hostile_mssql::run;
+use crate::enlisting_mssql::{connect, on};
+use crate::hostile_mssql::{number, run};
 use crate::jobs_mssql::{DEAD, claim, one, rows, take, with_a_job};
-use crate::servers::Store;
-use dialoq::Act;
+use crate::servers::{Database, Store};
+use dialoq::{Act, Broker};
+use std::time::Duration;
 
 pub(crate) fn a_unique_key_of_a_job_that_is_there_is_answered_at_once(store: Store) {
     on(store, |broker, mut client| async move {
@@ -77,6 +78,54 @@ pub(crate) fn a_job_that_another_session_changes_is_not_overtaken(store: Store) 
             assert!(broker.take_jobs("w").job_type("b").await.unwrap().is_empty(), "{change}");
             run(&mut client, "ROLLBACK").await;
             run(&mut client, "EXEC dialoq.take_jobs N'w', @has_lease = 1").await;
+        }
+    });
+}
+
+/// The next job of a name whose window is over is pushed in a transaction that stays open. The report on the one before it does not
+/// wait for that.
+pub(crate) fn a_report_does_not_wait_for_a_push_of_its_name(store: Store) {
+    on(store, |broker, mut client| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.push_job("w", "a").unique_within("u", Duration::from_millis(1)).await.unwrap();
+        let job = broker.take_jobs("w").await.unwrap().remove(0);
+        run(&mut client, "UPDATE dialoq.unique_job SET until_at = DATEADD(hour, -1, until_at)").await;
+        run(&mut client, "BEGIN TRANSACTION; EXEC dialoq.push_job N'w', @body = 0x62, @unique_key = N'u'").await;
+        broker.complete_job(&job).await.unwrap();
+        run(&mut client, "COMMIT").await;
+        assert_eq!(take(&broker).await[0].body(), b"b");
+    });
+}
+
+/// The first cut of each history writes a row. Of ticks that come at once only one cuts.
+pub(crate) fn ticks_at_once_refuse_none_of_each_other(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        for queue in 0..40 {
+            let name = format!("w{queue}");
+            broker.execute(&format!("CREATE WORK QUEUE {name} WITH HISTORY_ROWS = 10")).await.unwrap();
+            broker.push_job(&*name, "a").await.unwrap();
+            broker.take_jobs(&*name).pop().await.unwrap();
+        }
+        // It ticks no more.
+        broker.close().await.unwrap();
+        let mut client = connect(database.url()).await;
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(connect(database.url()).await);
+        }
+        for _ in 0..20 {
+            run(&mut client, "DELETE FROM dialoq.job_history_cut").await;
+            let mut ticks = tokio::task::JoinSet::new();
+            for mut client in clients.drain(..) {
+                ticks.spawn(async move { (number(&mut client, "EXEC dialoq.tick").await, client) });
+            }
+            for (refusal, client) in ticks.join_all().await {
+                assert_eq!(refusal, 0);
+                clients.push(client);
+            }
         }
     });
 }

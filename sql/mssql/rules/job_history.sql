@@ -24,8 +24,10 @@ BEGIN
             j.pushed_by, j.taken_by, j.last_error, CASE WHEN DATALENGTH(@result) > 0 THEN @result END
         FROM dialoq.job AS j WHERE j.job_id = @job_id;
     DELETE FROM dialoq.job WHERE job_id = @job_id;
+    -- If the name's window is over, another transaction may have locked its row in order to push the next job of it. The row is
+    -- not this job's any more, and its end is not waited for.
     IF @unique_key IS NOT NULL
-        DELETE FROM dialoq.unique_job
+        DELETE FROM dialoq.unique_job WITH (ROWLOCK, READPAST)
         WHERE queue_id = @queue_id AND unique_key = @unique_key AND key_bytes = DATALENGTH(@unique_key) AND job_id = @job_id
             AND until_at IS NULL;
     IF @is_limited = 1 SET @notices = CONCAT(@notices, N' q:', @queue_id);

@@ -74,10 +74,15 @@ BEGIN
     BEGIN TRY
         SET @said = NULL;
         BEGIN TRANSACTION;
-        EXEC dialoq.wake_rates @now, @top, @said OUTPUT;
-        EXEC dialoq.forget_unique_jobs @now, 500;
-        EXEC dialoq.clear_dropped_work_queues;
-        EXEC dialoq.cut_job_history @now, 2000, @is_more OUTPUT;
+        -- Two sessions that cut a history for the first time would both insert its row of job_history_cut.
+        EXEC dialoq.try_lock @resource, N'Exclusive', @has_turn OUTPUT;
+        IF @has_turn = 1
+        BEGIN
+            EXEC dialoq.wake_rates @now, @top, @said OUTPUT;
+            EXEC dialoq.forget_unique_jobs @now, 500;
+            EXEC dialoq.clear_dropped_work_queues;
+            EXEC dialoq.cut_job_history @now, 2000, @is_more OUTPUT;
+        END
         COMMIT TRANSACTION;
         SET @notices = CONCAT(@notices, @said);
     END TRY
