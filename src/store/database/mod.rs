@@ -229,6 +229,7 @@ impl DatabaseStore {
             let _resting = (
                 database.maintenance_control.rest().await,
                 database.control.rest().await,
+                database.line.rest().await,
                 database.presence.rest().await,
             );
             self.stop_tasks();
