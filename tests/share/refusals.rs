@@ -144,7 +144,7 @@ fn malformed_frames_hurt_only_their_sender() {
     });
 }
 
-/// A stopped owner. Beside one, `dialoq show` took 20 s: 10 s for each side.
+/// A stopped owner. `dialoq show` by its side took 20 s: 10 s for each side.
 #[test]
 fn an_owner_that_does_not_answer_is_asked_once_for_the_holders_of_a_conversation() {
     run(async || {

@@ -201,10 +201,10 @@ fn the_depth_of_a_queue_is_what_readers_may_take() {
     assert_eq!(depth(&memory), 0, "it is paused");
 }
 
-/// A take wakes no reader, but the depth is told: a monitor that does not learn it starts readers for jobs that are gone.
+/// A take wakes no reader, but the depth is published: a monitor that does not learn it starts readers for jobs that are gone.
 #[test]
 fn a_job_that_leaves_those_that_may_be_taken_tells_the_depth() {
-    let told =
+    let published =
         |effects: &crate::core::Effects| effects.arrivals.iter().map(|arrival| arrival.newly_ready).collect::<Vec<_>>();
     for limit in [None, Some(number(WorkNumber::MaxTakenPerKey, 1))] {
         let mut memory = broker(limit.as_slice());
@@ -215,7 +215,7 @@ fn a_job_that_leaves_those_that_may_be_taken_tells_the_depth() {
         memory.core.execute(&mut session, Verb::Work(take_verb(1, LEASE)), NOW).unwrap();
         let mut effects = crate::core::Effects::default();
         memory.core.commit(session, NOW, &mut effects);
-        assert_eq!(told(&effects), [0], "{limit:?}");
+        assert_eq!(published(&effects), [0], "{limit:?}");
         // One that stands behind another of its key was not among them.
         let mut session = memory.core.begin();
         let cancel = WorkVerb::Cancel { job: JobId(2), seen: None };
@@ -223,7 +223,7 @@ fn a_job_that_leaves_those_that_may_be_taken_tells_the_depth() {
         let mut effects = crate::core::Effects::default();
         memory.core.commit(session, NOW, &mut effects);
         let expected: &[usize] = if limit.is_some() { &[] } else { &[0] };
-        assert_eq!(told(&effects), expected, "{limit:?}");
+        assert_eq!(published(&effects), expected, "{limit:?}");
     }
 }
 
