@@ -183,7 +183,9 @@ impl Run {
         for (place, (verb, number)) in verbs.iter().zip(&numbers).enumerate() {
             let Verb::Send { handles, .. } = verb else { unreachable!("it is a SEND") };
             let handle = handles[0].to_string();
-            let found = arrived.get(&Key::Body(*number)).or_else(|| arrived.get(&Key::Error(handle.clone())));
+            // The Error on a conversation is not of a SEND that was refused.
+            let breaks = || arrived.get(&Key::Error(handle.clone())).filter(|_| outcomes[place].is_ok());
+            let found = arrived.get(&Key::Body(*number)).or_else(breaks);
             let at = found.copied().unwrap_or_default().max(last.get(&handle).copied().unwrap_or_default());
             last.insert(handle, at);
             order.push((at, place));
