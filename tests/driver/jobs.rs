@@ -338,7 +338,7 @@ pub(crate) fn a_job_that_waits_for_a_connection_has_no_failed_attempt(store: Sto
         }
         let narrow = Broker::open(&format!("{}&pool_size=1&pool_wait_s=1", database.url())).await.unwrap();
         let worker = narrow.worker(W, async |_, _: String| {
-            // Longer than the other reader waits for the connection.
+            // Longer than the other reader waits for the connection: it asks again without a word, so there is no signal to wait for.
             tokio::time::sleep(Duration::from_secs(2)).await;
             Ok::<_, String>(())
         });

@@ -42,6 +42,7 @@ fn main() -> ExitCode {
 }
 
 fn soak_on(store: Store) {
+    verdict::judges_right();
     let minutes = std::env::var("DIALOQ_SOAK_MINUTES").ok().and_then(|minutes| minutes.parse::<f64>().ok());
     let duration = minutes.map_or(BRIEF, |minutes| Duration::from_secs_f64(minutes * 60.0));
     limit::end_within(duration + DRAIN * 3);

@@ -69,6 +69,23 @@ pub(crate) fn of(samples: &[Sample]) -> Vec<Verdict> {
     first.values.iter().map(verdict).collect()
 }
 
+/// Judges made-up runs first: what grows at one pace is found, and what only follows a quicker load is not taken for growth.
+pub(crate) fn judges_right() {
+    let run = |scenes: fn(u64) -> u64, endpoints: fn(u64) -> u64, tasks: fn(u64) -> u64| {
+        let sample = |at: u64| Sample {
+            at_s: at as f64,
+            scenes: scenes(at),
+            values: vec![("endpoints", endpoints(at) as f64), ("tasks", tasks(at) as f64)],
+        };
+        let verdicts = of(&(0..=200).map(sample).collect::<Vec<_>>());
+        verdicts.into_iter().filter(|verdict| verdict.has_grown).map(|verdict| verdict.name).collect::<Vec<_>>()
+    };
+    let quicker = |at| if at < 100 { at * 10 } else { at * 50 };
+    assert_eq!(run(|at| at * 10, |at| 500 + at * 5, |_| 9), ["endpoints"], "they are left behind");
+    assert_eq!(run(quicker, |at| if at < 100 { 500 } else { 2_500 }, |_| 9), [""; 0], "five times the load");
+    assert_eq!(run(quicker, |_| 500, |at| 9 + at), ["tasks"], "tasks do not follow the load");
+}
+
 fn scenes_a_second(samples: &[Sample]) -> f64 {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return 0.0 };
     (last.scenes - first.scenes) as f64 / (last.at_s - first.at_s).max(f64::MIN_POSITIVE)

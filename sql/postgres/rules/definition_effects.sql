@@ -219,8 +219,9 @@ DECLARE
     v_lock record;
     v_notices text;
 BEGIN
-    -- First those that others hold, each with no other in hand: a client gives up its wait after 250 ms and begins anew, for as long as
-    -- the holder goes on. The other groups would be free for 20 ms between two tries, and their messages came seconds late.
+    -- Groups that others hold are waited for first, one by one, while this transaction holds none. A client gives up its wait after
+    -- 250 ms and tries again until the holder ends. It held all groups before that one meanwhile: they were free for 20 ms between two
+    -- tries, and their messages came seconds late.
     FOREACH v_id IN ARRAY v_ids LOOP
         PERFORM dialoq.wait_until_free(e.conversation_group_id) FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = v_id;
     END LOOP;
