@@ -89,7 +89,6 @@ pub(crate) fn each_caller_gets_its_own_answer(store: Store) {
     });
 }
 
-/// Batches begin where the last one began, and a job that comes back is before that place.
 /// Reports that take the next job along: each caller has its own answer, and one that is refused gets no job.
 pub(crate) fn reports_that_take_the_next_job_go_together(store: Store) {
     on(store, |broker, gathering, _| async move {
@@ -130,6 +129,7 @@ pub(crate) fn reports_that_take_the_next_job_go_together(store: Store) {
     });
 }
 
+/// Batches begin where the last one began, and a job that comes back is before that place.
 pub(crate) fn a_job_that_comes_back_is_taken_while_batches_go_on(store: Store) {
     on(store, |broker, gathering, _| async move {
         for number in 0..200 {

@@ -156,18 +156,28 @@ impl<I: Item> Batcher<I> {
     /// Adds an item; returns the batch that leaves at once: the item alone as in [`Batcher::enter`], or all items that
     /// a test waited for.
     pub(in crate::store::database) fn come(&self, item: I) -> Vec<I> {
-        let wanted = self.gathering.wanted();
-        if wanted == 0 {
+        if self.gathering.wanted() == 0 {
             return Vec::from_iter(self.enter(item));
         }
         let mut gathered = self.gathered();
         gathered.items.push_back(item);
+        let batch = self.batch(&mut gathered);
+        if !batch.is_empty() {
+            self.note_departure(&mut gathered, batch.len());
+        }
+        batch
+    }
+
+    /// Takes the items that can go together now; none while a test waits for more of them.
+    fn batch(&self, gathered: &mut Gathered<I>) -> Vec<I> {
+        let wanted = self.gathering.wanted();
         if gathered.items.len() < wanted {
             return Vec::new();
         }
-        self.gathering.wait_for(0);
         let batch = gathered.batch();
-        self.note_departure(&mut gathered, batch.len());
+        if wanted > 0 && !batch.is_empty() {
+            self.gathering.wait_for(0);
+        }
         batch
     }
 
@@ -205,7 +215,7 @@ impl<I: Item> Batcher<I> {
         }
         let mut gathered = self.gathered();
         gathered.is_gathering = false;
-        let batch = gathered.batch();
+        let batch = self.batch(&mut gathered);
         self.keep_place(&mut gathered, batch.len());
         batch
     }
@@ -267,7 +277,7 @@ impl<I: Item> Batcher<I> {
         gathered.items_under_way -= back;
         let has_place =
             gathered.under_way <= self.most_under_way(&gathered) || self.is_slow(&gathered, gathered.under_way - 1);
-        let batch = if has_place { gathered.batch() } else { Vec::new() };
+        let batch = if has_place { self.batch(&mut gathered) } else { Vec::new() };
         self.keep_place(&mut gathered, batch.len());
         batch
     }
@@ -295,7 +305,7 @@ impl<I: Item> Batcher<I> {
         if gathered.items.is_empty() || gathered.under_way >= self.most_under_way(&gathered) {
             return Vec::new();
         }
-        let batch = gathered.batch();
+        let batch = self.batch(&mut gathered);
         if !batch.is_empty() {
             self.note_departure(&mut gathered, batch.len());
         }
@@ -441,6 +451,22 @@ mod tests {
         batcher.enter(of(5, 7));
         assert!(batcher.release(key(7)).is_empty(), "no place is free");
         assert_eq!(names(&batcher.take_place(1)), [5]);
+    }
+
+    /// A batch that came back took the first alone, and the second waited for ever.
+    #[test]
+    fn a_place_that_is_free_again_waits_for_as_many_as_a_test_wants() {
+        let gathering = Gathering::default();
+        let batcher = Batcher::new(ActiveBatchers::default()).gathering(gathering.clone());
+        gathering.wait_for(2);
+        assert_eq!(batcher.join(item(1)), Coming::Waits);
+        assert_eq!(batcher.join(item(2)), Coming::Leaves(vec![item(1), item(2)]));
+        gathering.wait_for(2);
+        assert_eq!(batcher.join(item(3)), Coming::Waits);
+        assert!(batcher.take_place(2).is_empty(), "a second is still to come");
+        assert_eq!(batcher.join(item(4)), Coming::Leaves(vec![item(3), item(4)]));
+        assert!(batcher.take_place(2).is_empty());
+        assert_eq!(batcher.join(item(5)), Coming::Gathers, "no number is wanted any more");
     }
 
     #[tokio::test]
