@@ -1,8 +1,7 @@
 //! A network between a client and a server, which can be cut at a word.
 
-use crate::servers::Store;
+use crate::servers::{Store, socket_of};
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -56,13 +55,13 @@ impl Network {
     /// In front of the server whose socket folder that URL names.
     fn before_a_socket(url: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
-        let (start, server) = url.split_once("host=").expect("the tests' server is reached by a socket");
-        let server = Path::new(server.split('&').next().unwrap_or(server)).join(".s.PGSQL.5432");
+        let (base, _) = url.split_once('?').expect("a URL with the folder of the socket");
+        let server = socket_of(url);
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("a socket");
         let cut = Arc::default();
         let accept = async move || listener.accept().await.map(|(client, _)| client);
         tokio::spawn(serve(accept, move || UnixStream::connect(server.clone()), Arc::clone(&cut)));
-        Self { url: format!("{start}host={}&sslmode=disable", folder.path().display()), cut, _folder: Some(folder) }
+        Self { url: format!("{base}?host={}&sslmode=disable", folder.path().display()), cut, _folder: Some(folder) }
     }
 
     /// The URL of the database over this network.

@@ -1,6 +1,6 @@
 //! Callers that go away, connections that do, and what sessions are like.
 
-use crate::servers::{Database, Store};
+use crate::servers::{Database, Store, socket_of};
 use crate::stage::{SOON, Stage, call, error, execute, number, on, refused, rows, sql};
 use dialoq::internals::store::database::link::{Arg, Driver, Fate, Link};
 use dialoq::protocol::{ReceiveFrom, Verb};
@@ -267,9 +267,8 @@ pub(crate) fn durability_and_the_search_path_are_set(store: Store) {
 
 /// Leads a port to the server's socket, on threads of its own. The client can send although the server has ended the session.
 fn port_before(url: &str) -> String {
-    let (start, query) = url.split_once('?').expect("a URL with the folder of the socket");
-    let folder = query.split("host=").nth(1).expect("a folder").split('&').next().expect("a folder");
-    let socket = std::path::Path::new(folder).join(".s.PGSQL.5432");
+    let (start, _) = url.split_once('?').expect("a URL with the folder of the socket");
+    let socket = socket_of(url);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("a port").port();
     std::thread::spawn(move || {

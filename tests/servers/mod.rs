@@ -16,6 +16,7 @@ pub(crate) mod seeds;
 
 use dialoq::{Act, Broker, ConversationHandle};
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -105,6 +106,14 @@ impl Store {
             Self::Mssql => text.replace('?', "@P"),
         }
     }
+}
+
+/// The socket of the PostgreSQL server whose folder a URL names.
+pub(crate) fn socket_of(url: &str) -> PathBuf {
+    let (_, query) = url.split_once('?').expect("a URL with the folder of the socket");
+    let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let folder = value("host").expect("the tests' server is reached by a socket");
+    Path::new(folder).join(format!(".s.PGSQL.{}", value("port").unwrap_or("5432")))
 }
 
 /// Checks in a row that must find the server quiet.
