@@ -433,6 +433,7 @@ pub(crate) fn a_transaction_with_a_fixed_snapshot_changes_no_claim_index(store: 
             "SELECT dialoq.commit_attempt('00000000-0000-0000-0000-000000000001')",
             "SELECT dialoq.commit_receives(ARRAY[1], ARRAY[NULL]::uuid[])",
             "SELECT dialoq.claim_unit('00000000-0000-0000-0000-000000000001')",
+            "SELECT dialoq.post_queue_activation('server')",
             // It would not see that its service is dropped, or that a group of its id belongs to another service.
             "SELECT dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', p_contract => '//t/Talk')",
         ];

@@ -11,6 +11,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
     v_queue_id integer;
 BEGIN
+    PERFORM dialoq.check_isolation();
     SELECT q.queue_id INTO v_queue_id FROM dialoq.service_queue AS q WHERE q.folded_name = lower(p_queue COLLATE "C");
     IF NOT FOUND THEN
         PERFORM dialoq.fail(60002, format('queue ''%s'' was not found', p_queue));
