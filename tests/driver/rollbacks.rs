@@ -160,6 +160,32 @@ pub(crate) fn a_receive_that_takes_nothing_forgets_no_rollbacks(store: Store) {
     });
 }
 
+pub(crate) fn a_rollback_counts_once_although_another_session_holds_one_of_its_groups(store: Store) {
+    on(store, |database, broker| async move {
+        let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await?;
+        broker.send(dialog, "Word", "twice").await?;
+        broker.close().await?;
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let (mut one, mut other) = (driver.dedicated().await?, driver.dedicated().await?);
+        let receive = "SELECT * FROM dialoq.receive('server', 1);";
+        one.script(&format!("BEGIN; {receive} {receive}")).await.unwrap();
+        let attempt = "01980000-0000-7000-8000-000000000001";
+        database.sql(&format!(
+            "SELECT dialoq.begin_attempt('{attempt}', s.queue_id, e.conversation_group_id)
+             FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id WHERE s.name = 'Server'"
+        ));
+        let noted = "SELECT count(*) FROM dialoq.receive_attempt";
+        assert_eq!(database.sql(noted), "2", "it has received from two groups");
+        one.script("ROLLBACK").await.unwrap();
+        other.script(&format!("BEGIN; {receive}")).await.unwrap();
+        database.sql(&format!("SELECT * FROM dialoq.count_rollback('{attempt}')"));
+        other.script("ROLLBACK").await.unwrap();
+        database.sql("SELECT * FROM dialoq.tick(500)");
+        assert_eq!((database.sql(COUNTED), database.sql(noted)), ("1".to_owned(), "0".to_owned()));
+        Ok(())
+    });
+}
+
 /// Receives and commits until the process notes a RECEIVE only if its transaction stays open.
 async fn receive_often(broker: &Broker) -> dialoq::Result<()> {
     for _ in 0..300 {

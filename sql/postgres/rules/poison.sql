@@ -84,6 +84,18 @@ BEGIN
     LOOP
         IF v_row.status = 'aborted' THEN
             v_notices := concat_ws(' ', v_notices, dialoq.count_against(v_row.queue_id, v_row.groups, p_reason));
+            -- The rollback has counted for the queue: a group of it that is held now would count once more later.
+            IF EXISTS (
+                SELECT FROM dialoq.service_queue AS q
+                WHERE q.queue_id = v_row.queue_id AND q.retry_max_attempts IS NULL AND NOT q.is_poison_quarantine_enabled)
+            THEN
+                DELETE FROM dialoq.receive_attempt AS a
+                WHERE a.ctid = ANY (ARRAY(
+                    SELECT o.ctid
+                    FROM dialoq.receive_attempt AS o
+                    WHERE o.attempt_id = p_attempt_id AND o.queue_id = v_row.queue_id AND dialoq.receiver_status(o.receiver_xid) = 'aborted'
+                    FOR UPDATE SKIP LOCKED));
+            END IF;
         ELSE
             PERFORM dialoq.forget_rollbacks(v_row.queue_id);
             UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
