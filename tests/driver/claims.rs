@@ -120,6 +120,29 @@ pub(crate) fn a_receiver_alone_opens_a_transaction_and_others_beside_it_claim(st
     });
 }
 
+/// Each of them sees no other: none has a message yet.
+pub(crate) fn receivers_that_come_at_once_are_not_each_alone(store: Store) {
+    on(store, |scene| async move {
+        for text in ["a", "b", "c", "d", "e", "f", "g"] {
+            scene.conversation(&[text]).await;
+        }
+        let options = OpenOptions::default().careful_receives(1).note_after(Duration::from_secs(3600));
+        let url = format!("{}&pool_size=2&pool_wait_s=3600", scene.database.url());
+        let broker = Broker::open_with(&url, options).await?;
+        received(&broker).await?.0.commit().await?;
+        let (one, two, three) = (received(&broker), received(&broker), received(&broker));
+        let (four, five, six) = (received(&broker), received(&broker), received(&broker));
+        let all = async { tokio::try_join!(one, two, three, four, five, six) };
+        let (one, two, three, four, five, six) =
+            tokio::time::timeout(SOON, all).await.expect("some wait for connections of the others")?;
+        for (tx, ..) in [one, two, three, four, five, six] {
+            tx.commit().await?;
+        }
+        assert_eq!(scene.number(UNREAD), 0);
+        broker.close().await
+    });
+}
+
 pub(crate) fn a_claim_holds_its_group_without_a_transaction_of_the_server(store: Store) {
     on(store, |scene| async move {
         scene.conversation(&["a", "b"]).await;

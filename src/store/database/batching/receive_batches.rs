@@ -14,6 +14,7 @@ use crate::store::database::retry::{Repeat, Retry};
 use crate::store::handover::Handover;
 use crate::store::{Gathering, QueueActivity};
 use dashmap::DashMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -127,7 +128,26 @@ pub(super) struct Queue {
     batcher: Batcher<Receiving>,
     scan_start: Mutex<ScanStart>,
     claim_trials: Mutex<ClaimTrials>,
+    /// A transaction receives as if it were alone, and has no message yet.
+    has_lone: AtomicBool,
     activity: Arc<QueueActivity>,
+}
+
+/// A receive of a transaction that claims nothing, because no other transaction has received. Of those that come at once only one is alone:
+/// all of them would wait for connections of the pool.
+pub(in crate::store::database) struct Alone(Arc<Queue>);
+
+impl Alone {
+    /// `None` if another receive of the queue is under way.
+    pub(super) fn begin(queue: &Arc<Queue>) -> Option<Self> {
+        (!queue.has_lone.swap(true, SeqCst)).then(|| Self(queue.clone()))
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.0.has_lone.store(false, SeqCst);
+    }
 }
 
 impl Queue {
@@ -179,6 +199,7 @@ impl Receives {
                 batcher: Batcher::new(self.active.clone()).gathering(self.gathering.clone()),
                 scan_start: Mutex::default(),
                 claim_trials: Mutex::default(),
+                has_lone: AtomicBool::new(false),
                 activity: activity(),
             })
         };

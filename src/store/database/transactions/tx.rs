@@ -25,6 +25,7 @@ use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
 pub(in crate::store::database) use first_receive::ConnectionsBeyondPool;
 use first_receive::FirstReceive;
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
@@ -305,9 +306,11 @@ impl Session {
         verb.check_texts()?;
         self.database.before_work().await?;
         let verb = normalise_empty_body(verb);
-        if let Some(outcome) = self.receive_by_claim(&verb).await? {
-            return Ok(outcome);
-        }
+        // Until the messages count as received: those that come meanwhile are not alone.
+        let _alone = match self.receive_by_claim(&verb).await? {
+            ControlFlow::Break(outcome) => return Ok(outcome),
+            ControlFlow::Continue(alone) => alone,
+        };
         if matches!(&verb, Verb::Work(WorkVerb::Take(_))) {
             return self.take_jobs(verb).await;
         }

@@ -6,9 +6,11 @@ use crate::protocol::{Message, Outcome, ReceiveFrom, Verb};
 use crate::store::BoxFuture;
 use crate::store::database::Database;
 use crate::store::database::batching::claim_batches::{Claim, Claimed};
+use crate::store::database::batching::receive_batches::Alone;
 use crate::store::database::link::{Link, Linked};
 use crate::store::database::transactions::attempts::Attempt;
 use crate::store::database::transactions::claim_ages::HoldsClaim;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,14 +77,17 @@ impl Session {
     }
 
     /// Receives by a claim, if that is possible; before any other verb the messages of a claim are taken.
-    pub(super) async fn receive_by_claim(&mut self, verb: &Verb) -> Result<Option<Outcome>> {
+    pub(super) async fn receive_by_claim(&mut self, verb: &Verb) -> Result<ControlFlow<Outcome, Option<Alone>>> {
         let Some((name, top)) = self.claimable(verb) else {
             self.become_ordinary().await?;
-            return Ok(None);
+            return Ok(ControlFlow::Continue(None));
         };
-        let Some((queue, counts)) = self.database.counted_queue(name).await else { return Ok(None) };
+        let Some((queue, counts)) = self.database.counted_queue(name).await else {
+            return Ok(ControlFlow::Continue(None));
+        };
         let messages = match self.database.claim_messages(name, queue, top).await {
-            Claimed::General => return Ok(None),
+            Claimed::Alone(alone) => return Ok(ControlFlow::Continue(Some(alone))),
+            Claimed::General => return Ok(ControlFlow::Continue(None)),
             Claimed::Nothing => Vec::new(),
             Claimed::Given(claim, messages) => {
                 self.claim = Some(FirstReceive { claim, queue, counts, has_all: top.is_none() });
@@ -92,7 +97,7 @@ impl Session {
         };
         let outcome = Outcome::Received(messages);
         self.database.observe(verb, &outcome);
-        Ok(Some(outcome))
+        Ok(ControlFlow::Break(outcome))
     }
 
     fn note_claimed(&mut self, queue: i32, messages: &[Message], may_be_more: bool) {
