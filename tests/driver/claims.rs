@@ -360,6 +360,59 @@ pub(crate) fn a_claim_that_grows_old_takes_no_connection_from_its_own_caller(sto
     });
 }
 
+/// With three they would take all.
+pub(crate) fn claims_that_grow_old_leave_a_connection_to_others(store: Store) {
+    on(store, |scene| async move {
+        let mut asker = None;
+        for text in ["a", "b", "c", "d", "e"] {
+            asker = Some(scene.conversation(&[text]).await);
+        }
+        let options = OpenOptions::default().careful_receives(0).note_after(Duration::from_millis(20));
+        let url = format!("{}&pool_size=3&pool_wait_s=3600", scene.database.url());
+        let broker = Broker::open_with(&url, options).await?;
+        let mut open = Vec::new();
+        for _ in 0..5 {
+            open.push(received(&broker).await?.0);
+        }
+        scene.until(OPEN, 2).await;
+        for _ in 0..20 {
+            assert_eq!((scene.number(OPEN), scene.number(CLAIMED)), (2, 3));
+            tokio::task::yield_now().await;
+        }
+        let send = broker.send(asker.unwrap(), "Word", "f");
+        tokio::time::timeout(SOON, send).await.expect("a SEND waits for the transactions")?;
+        open.pop().unwrap().rollback().await?;
+        for tx in open {
+            tx.commit().await?;
+        }
+        scene.until(CLAIMED, 0).await;
+        assert_eq!(scene.number(UNREAD), 2);
+        broker.close().await
+    });
+}
+
+/// A claim that is old at once waits for a connection, which comes only after an hour.
+pub(crate) fn a_dropped_transaction_does_not_wait_for_the_connection_of_its_claim(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        let options = OpenOptions::default().careful_receives(0).note_after(Duration::ZERO);
+        let url = format!("{}&pool_size=1&pool_wait_s=3600", scene.database.url());
+        let broker = Broker::open_with(&url, options).await?;
+        let holder = broker.begin().await?;
+        holder.sql("CREATE TABLE noted (n int)", ()).await?;
+        let (tx, ..) = received(&broker).await?;
+        for _ in 0..20 {
+            assert_eq!(scene.number(CLAIMED), 1);
+            tokio::task::yield_now().await;
+        }
+        drop(tx);
+        scene.until(CLAIMED, 0).await;
+        holder.commit().await?;
+        assert_eq!(received(&scene.broker).await?.2, "a");
+        Ok(())
+    });
+}
+
 pub(crate) fn a_claim_goes_on_while_those_that_wait_for_it_hold_every_connection(store: Store) {
     on(store, |scene| async move {
         for rolls_back in [false, true] {

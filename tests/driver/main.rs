@@ -111,6 +111,8 @@ fn main() -> ExitCode {
             a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive
             many_callers_of_two_processes_receive_each_message_once
             a_claim_that_grows_old_takes_no_connection_from_its_own_caller
+            claims_that_grow_old_leave_a_connection_to_others
+            a_dropped_transaction_does_not_wait_for_the_connection_of_its_claim
             a_claim_goes_on_while_those_that_wait_for_it_hold_every_connection
             a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_way
             a_claim_that_fails_in_the_server_holds_no_group

@@ -213,6 +213,11 @@ pub trait Driver: Send + Sync + 'static {
     /// clean. Waits for one up to the pool's limit, then fails with 60032.
     fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
 
+    /// A link from the pool, if another one stays free; `None` if not. For work that can wait, so that callers do not wait for it.
+    fn take_spare(&self) -> BoxFuture<'_, Result<Option<Box<dyn Link>>>> {
+        Box::pin(async { Ok(Some(self.take().await?)) })
+    }
+
     /// A link outside the pool: for installation, and for work that holds locks of the session.
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
 

@@ -35,6 +35,8 @@ pub struct PostgresDriver {
     pool: Pool,
     size: usize,
     wait: Duration,
+    /// Held while a spare link is taken: two that ask at once would each count the other's as free.
+    taking_spare: tokio::sync::Mutex<()>,
 }
 
 impl fmt::Debug for PostgresDriver {
@@ -59,7 +61,7 @@ impl PostgresDriver {
             .runtime(Runtime::Tokio1)
             .build()
             .map_err(|error| Error::new(Code::STORE_IO, format!("the pool cannot be made: {error}")))?;
-        Ok(Self { connector, pool, size, wait })
+        Ok(Self { connector, pool, size, wait, taking_spare: tokio::sync::Mutex::default() })
     }
 
     /// A connection of its own, ready as every connection of this driver, without the driver's bookkeeping.
@@ -110,6 +112,15 @@ impl Driver for PostgresDriver {
 
     fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
         Box::pin(async { Ok(Box::new(self.taken().await?) as Box<dyn Link>) })
+    }
+
+    fn take_spare(&self) -> BoxFuture<'_, Result<Option<Box<dyn Link>>>> {
+        Box::pin(async {
+            let _alone = self.taking_spare.lock().await;
+            let status = self.pool.status();
+            let in_use = status.size + status.waiting - status.available;
+            if in_use + 2 > status.max_size { Ok(None) } else { self.take().await.map(Some) }
+        })
     }
 
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {

@@ -618,15 +618,18 @@ struct Place(Mutex<Option<Session>>);
 
 impl Drop for DatabaseTx {
     fn drop(&mut self) {
+        // A claim that is to grow old keeps the place while it waits for a connection, so the session is taken out of it.
+        if let Ok(mut place) = self.place.0.try_lock() {
+            drop(place.take());
+            return;
+        }
         // A request runs, or the claim grows old at this moment: the session is dropped after that. A request after this drop
         // waits for it.
-        if self.place.0.try_lock().is_err() {
-            let (place, ending) = (self.place.clone(), Ending::begin(&self.database));
-            self.database.runtime.spawn(async move {
-                drop(place.0.lock().await.take());
-                drop(ending);
-            });
-        }
+        let (place, ending) = (self.place.clone(), Ending::begin(&self.database));
+        self.database.runtime.spawn(async move {
+            drop(place.0.lock().await.take());
+            drop(ending);
+        });
     }
 }
 
