@@ -41,6 +41,11 @@ async fn run(client: &mut Client, text: &str) {
 
 /// A broker, and a connection that is not its own.
 pub(crate) fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker, Client) -> F) {
+    on_url(store, |broker, client, _| test(broker, client));
+}
+
+/// The same with the URL of their database.
+pub(crate) fn on_url<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker, Client, String) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         // It goes when this does, after the test.
@@ -50,7 +55,7 @@ pub(crate) fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker,
         broker.sql("CREATE TABLE thing (id int NOT NULL)", ()).await.unwrap();
         let client = connect(database.url()).await;
         // Its limit is the case's: a relative on a busy machine is slow.
-        test(broker.clone(), client).await;
+        test(broker.clone(), client, database.url().to_owned()).await;
         broker.close().await.unwrap();
     });
 }

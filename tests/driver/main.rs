@@ -4,6 +4,7 @@
 mod batches;
 mod batches_mssql;
 mod changes;
+mod changes_mssql;
 mod claims;
 mod damaged;
 mod databases;
@@ -218,6 +219,11 @@ fn main() -> ExitCode {
             a_definition_that_waits_for_a_row_stops_no_other
             a_poll_that_waits_for_a_lock_stops_no_transaction
             definitions_that_wait_for_a_lock_stop_no_transaction a_database_that_is_not_there_is_named;
+        Mssql changes_mssql: a_change_that_waits_for_one_group_holds_no_other
+            an_error_for_all_conversations_reaches_a_side_that_is_being_made
+            a_message_under_way_to_a_service_that_moves_outlives_its_queue a_message_under_way_waits_for_no_other_transaction
+            a_conversation_of_a_dropped_service_is_not_found a_recheck_is_done_although_the_clock_was_set_back
+            a_tick_reads_a_part_of_very_many_requests;
         Mssql jobs_mssql: a_job_of_an_enlisted_transaction_comes_back_uncounted a_job_that_a_transaction_cancels_is_passed_over
             plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_claim_whose_answer_was_lost_goes_back jobs_pushed_into_a_queue_while_it_is_dropped_go_too

@@ -67,19 +67,36 @@ END
 GO
 
 -- Locks the groups of endpoints, waiting, in the order that every verb uses, and applies what is pending on the endpoints.
+-- Takes: the service and the contract (NULL: any); whether only those count whose first message may be making the other side
 CREATE PROCEDURE dialoq.lock_affected
-    @service_id int, @contract_id int, @notices nvarchar(max) OUTPUT
+    @service_id int, @contract_id int, @is_first bit, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @order TABLE (place int IDENTITY(1, 1) PRIMARY KEY, endpoint_id bigint NOT NULL);
-    DECLARE @place int = 0, @id bigint, @is_locked bit;
-    INSERT INTO @order (endpoint_id)
-    SELECT e.endpoint_id
+    DECLARE @order TABLE (
+        place int IDENTITY(1, 1) PRIMARY KEY, endpoint_id bigint NOT NULL, group_id uniqueidentifier NOT NULL
+    );
+    DECLARE @place int = 0, @id bigint, @group uniqueidentifier, @last uniqueidentifier, @is_locked bit;
+    INSERT INTO @order (endpoint_id, group_id)
+    SELECT e.endpoint_id, e.conversation_group_id
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
     WHERE (@service_id IS NULL OR e.service_id = @service_id)
         AND (@contract_id IS NULL OR e.service_contract_id = @contract_id)
+        AND (@is_first = 0 OR e.is_system = 0 AND e.is_initiator = 1 AND e.is_peer_known = 0 AND e.state IN (N'SO', N'CO'))
     ORDER BY e.conversation_group_id, e.endpoint_id;
+    -- Groups that others hold are waited for first, one by one, while this transaction holds none. A client gives up its wait after
+    -- 250 ms and tries again until the holder ends. On PostgreSQL it held all groups before that one meanwhile: they were free for
+    -- 20 ms between two tries, and their messages came seconds late.
+    WHILE 1 = 1
+    BEGIN
+        SET @group = NULL;
+        SELECT TOP (1) @place = o.place, @group = o.group_id
+        FROM @order AS o WHERE o.place > @place AND (@last IS NULL OR o.group_id <> @last) ORDER BY o.place;
+        IF @group IS NULL BREAK;
+        SET @last = @group;
+        EXEC dialoq.wait_until_free @group;
+    END
+    SET @place = 0;
     WHILE 1 = 1
     BEGIN
         SET @id = NULL;
@@ -99,7 +116,7 @@ BEGIN
     -- <definition>
     DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
-    EXEC dialoq.lock_affected NULL, @contract_id, @notices OUTPUT;
+    EXEC dialoq.lock_affected NULL, @contract_id, 0, @notices OUTPUT;
     SET @body = dialoq.error_body(-8487, N'the contract of the conversation was dropped');
     WHILE 1 = 1
     BEGIN
@@ -159,7 +176,7 @@ BEGIN
     -- <definition>
     DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
-    EXEC dialoq.lock_affected @service_id, NULL, @notices OUTPUT;
+    EXEC dialoq.lock_affected @service_id, NULL, 0, @notices OUTPUT;
     WHILE 1 = 1
     BEGIN
         SET @next = NULL;
@@ -189,7 +206,7 @@ BEGIN
     -- <definition>
     DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
-    EXEC dialoq.lock_affected @service_id, NULL, @notices OUTPUT;
+    EXEC dialoq.lock_affected @service_id, NULL, 0, @notices OUTPUT;
     SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
     WHILE 1 = 1
     BEGIN
@@ -212,14 +229,41 @@ BEGIN
 END
 GO
 
--- The queue was dropped; its notice wakes the receivers that wait in it.
+-- The queue was dropped; its notice wakes the receivers that wait in it. No service uses it, but a SEND that began before its service
+-- moved may have announced its message to it; that row goes to the queue of the service. The recheck does the same for the rows of
+-- transactions that are still open.
 CREATE PROCEDURE dialoq.on_queue_dropped
     @queue_id int
 AS
 BEGIN
     -- <definition>
-    DECLARE @notices nvarchar(max) = CONCAT(N' q:', @queue_id);
-    DELETE FROM dialoq.ready_group WHERE queue_id = @queue_id;
+    DECLARE @notices nvarchar(max);
+    SELECT @notices = STRING_AGG(CAST(CONCAT(N' q:', m.queue_id) AS nvarchar(max)), N'')
+    FROM (
+        SELECT DISTINCT s.queue_id
+        FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+        JOIN dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) ON e.conversation_group_id = r.conversation_group_id
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE r.queue_id = @queue_id
+    ) AS m;
+    UPDATE r SET queue_id = n.queue_id
+    FROM dialoq.ready_group AS r WITH (ROWLOCK, READPAST, INDEX (ready_group_rank), FORCESEEK)
+    CROSS APPLY (
+        SELECT TOP (1) s.queue_id
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = r.conversation_group_id
+    ) AS n
+    WHERE r.queue_id = @queue_id AND n.queue_id <> @queue_id;
+    DELETE FROM r
+    FROM dialoq.ready_group AS r WITH (ROWLOCK, READPAST, INDEX (ready_group_rank), FORCESEEK)
+    WHERE r.queue_id = @queue_id AND NOT EXISTS (
+        SELECT 1
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = r.conversation_group_id AND s.queue_id <> @queue_id);
+    SET @notices = CONCAT(@notices, N' q:', @queue_id);
+    EXEC dialoq.request_recheck_of_definitions;
     SELECT dialoq.distinct_notices(@notices) AS notices;
     -- </definition>
 END
@@ -245,7 +289,7 @@ AS
 BEGIN
     -- <definition>
     DECLARE @notices nvarchar(max), @id int = -2147483648, @next int, @now datetime2(6) = SYSUTCDATETIME();
-    EXEC dialoq.lock_affected NULL, NULL, @notices OUTPUT;
+    EXEC dialoq.lock_affected NULL, NULL, 0, @notices OUTPUT;
     -- tick removes messages that arrive at one of them at this moment.
     INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
     SELECT e.endpoint_id, e.conversation_id, e.is_initiator, @now FROM dialoq.conversation_endpoint AS e;
@@ -282,6 +326,8 @@ BEGIN
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
     SET @body = dialoq.error_body(
         -9719, N'the conversations of this database were ended by ERROR_BROKER_CONVERSATIONS');
+    -- An open SEND of one of these may be making the other side, which gets its Error too.
+    EXEC dialoq.lock_affected NULL, NULL, 1, @notices OUTPUT;
     WHILE 1 = 1
     BEGIN
         SET @next = NULL;

@@ -90,6 +90,22 @@ BEGIN
 END
 GO
 
+-- Waits until no other session holds a group. The group is not locked afterwards, unless this transaction held it before. Babelfish
+-- keeps the lock of a group that was waited for to the end of the transaction.
+-- Errors: as lock_group
+CREATE PROCEDURE dialoq.wait_until_free
+    @group uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:group:', @group), @is_locked bit, @is_new bit;
+    IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 1 RETURN;
+    EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT, @is_new OUTPUT;
+    IF @is_new = 1 AND APPLOCK_MODE(N'dialoq_user', @resource, N'Transaction') = N'Exclusive'
+        EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Transaction', @DbPrincipal = N'dialoq_user';
+END
+GO
+
 -- Frees the locks that savepoints made the session's; call it after the end of the transaction.
 CREATE PROCEDURE dialoq.unlock_session
 AS

@@ -43,9 +43,45 @@ BEGIN
 END
 GO
 
+-- Whether a recheck of an endpoint would announce or deliver a message now: one that is committed, and that no row of ready_group
+-- leads to, or whose way is free.
+CREATE PROCEDURE dialoq.hides_message
+    @endpoint_id bigint, @is_there bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @way nvarchar(12), @peer_id bigint, @service_id int, @status nvarchar(256), @code int;
+    SET @is_there = 0;
+    IF EXISTS (
+        SELECT 1
+        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.endpoint_id = @endpoint_id AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD') AND s.queue_id <> 0
+            AND EXISTS (
+                SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) WHERE m.endpoint_id = e.endpoint_id)
+            AND NOT EXISTS (
+                SELECT 1 FROM dialoq.ready_group AS r WITH (READUNCOMMITTED)
+                WHERE r.conversation_group_id = e.conversation_group_id AND r.queue_id = s.queue_id
+                    AND r.rank_from_top = 10 - e.priority))
+    BEGIN
+        SET @is_there = 1;
+        RETURN;
+    END
+    IF NOT EXISTS (
+        SELECT 1
+        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+        JOIN dialoq.transmission AS t WITH (READCOMMITTEDLOCK, READPAST) ON t.endpoint_id = e.endpoint_id
+        WHERE e.endpoint_id = @endpoint_id AND e.state NOT IN (N'DI', N'ER'))
+        RETURN;
+    EXEC dialoq.route @endpoint_id, @way OUTPUT, @peer_id OUTPUT, @service_id OUTPUT, @status OUTPUT, @code OUTPUT;
+    IF @way <> N'delayed' SET @is_there = 1;
+END
+GO
+
 -- Rechecks an endpoint: removes messages of an endpoint that does not exist, applies what is pending, sends what can go, and
 -- corrects the group's rows of ready_group. is_settled is 0 while another transaction holds its group or the peer's, or
--- changes definitions: it may have sent a message that is not committed yet.
+-- changes definitions: it may have sent a message that is not committed yet. A message that is committed does not wait for the
+-- transaction that holds the peer's group.
 CREATE PROCEDURE dialoq.recheck
     @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @is_settled bit OUTPUT,
     @notices nvarchar(max) OUTPUT
@@ -53,7 +89,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit;
-    DECLARE @is_locked bit, @is_ready bit, @queue_id int, @is_there bit;
+    DECLARE @is_locked bit, @is_ready bit, @queue_id int, @is_there bit, @is_peer_held bit = 0;
     SET @is_settled = 0;
     IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':define'), N'Shared', N'Transaction') = 0 RETURN;
     IF @endpoint_id = 0
@@ -71,10 +107,14 @@ BEGIN
     END
     IF @peer_id IS NOT NULL
         AND APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @group), N'Exclusive', N'Transaction') = 0
-        RETURN;
+    BEGIN
+        SET @is_peer_held = 1;
+        EXEC dialoq.hides_message @endpoint_id, @is_there OUTPUT;
+        IF @is_there = 0 RETURN;
+    END
     EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
     IF @is_locked IS NULL RETURN;
-    SET @is_settled = 1;
+    SET @is_settled = 1 - @is_peer_held;
     IF @is_locked = 0
     BEGIN
         DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;

@@ -95,6 +95,14 @@ BEGIN
         ON u.service_contract_id = e.service_contract_id AND u.message_type = @message_type
             AND DATALENGTH(u.message_type) = DATALENGTH(@message_type)
     WHERE e.endpoint_id = @endpoint_id;
+    IF @handle IS NULL
+    BEGIN
+        -- Its service was dropped while its first message was under way; the recheck erases it.
+        SELECT @handle = e.conversation_handle FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+        SET @error_number = 58426;
+        SET @error_message = dialoq.unknown_handle_text(@handle);
+        RETURN;
+    END
     SET @state = COALESCE(@noted_state, @state);
     IF @state IS NULL OR @state NOT IN (N'SO', N'CO')
     BEGIN

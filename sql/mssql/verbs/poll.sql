@@ -90,6 +90,8 @@ BEGIN
     SET @recheck_at = NULL;
     IF @is_manual = 0
         SELECT @recheck_at = MIN(u.recheck_at) FROM dialoq.recheck_queue AS u WITH (READCOMMITTEDLOCK, READPAST);
+    -- As in tick.
+    IF @recheck_at > DATEADD(second, 90, SYSUTCDATETIME()) SET @recheck_at = SYSUTCDATETIME();
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     -- The host of a transaction that has received, or holds jobs, may die without closing its connection.
     IF @is_manual = 0 AND (

@@ -88,16 +88,24 @@ BEGIN
             SET @step = NULL;
             IF @is_locked = 1 SET @did = @did + 1;
         END
-        SET @number = -1;
-        WHILE @has_turn = 1 AND @did < @top
+        -- A recheck that has to wait goes to the end of the line. While a transaction stays open, all those that wait for it would be
+        -- read in each tick, and nothing else would be done meanwhile.
+        SET @number = 0;
+        WHILE @has_turn = 1 AND @did < @top AND @number < 4 * CAST(@top AS bigint)
         BEGIN
+            SET @number = @number + 1;
             SET @id = NULL;
             SELECT TOP (1) @id = u.recheck_id, @endpoint_id = u.endpoint_id, @conversation_id = u.conversation_id,
                 @is_initiator = u.is_initiator
             FROM dialoq.recheck_queue AS u WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE u.recheck_id > @number AND u.recheck_at <= @clock ORDER BY u.recheck_id;
+            WHERE u.recheck_at <= @clock ORDER BY u.recheck_at, u.recheck_id;
+            -- The latest time of a request is a minute from now. A later one was requested before the clock was set back.
+            IF @id IS NULL
+                SELECT TOP (1) @id = u.recheck_id, @endpoint_id = u.endpoint_id, @conversation_id = u.conversation_id,
+                    @is_initiator = u.is_initiator
+                FROM dialoq.recheck_queue AS u WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE u.recheck_at > DATEADD(second, 90, @clock) ORDER BY u.recheck_at, u.recheck_id;
             IF @id IS NULL BREAK;
-            SET @number = @id;
             SET @step = N'recheck';
             EXEC dialoq.try_requested_recheck @id, @endpoint_id, @conversation_id, @is_initiator, @clock, @is_settled OUTPUT, @notices OUTPUT;
             SET @step = NULL;
