@@ -1,6 +1,6 @@
 //! Work queues on SQL Server while other sessions hold rows, and after failures.
 
-use crate::enlisting_mssql::{connect, on};
+use crate::enlisting_mssql::{connect, on, on_url};
 use crate::hostile_mssql::{number, run};
 use crate::jobs_mssql::{DEAD, claim, one, rows, take, with_a_job};
 use crate::servers::{Database, Store};
@@ -127,5 +127,27 @@ pub(crate) fn ticks_at_once_refuse_none_of_each_other(store: Store) {
                 clients.push(client);
             }
         }
+    });
+}
+
+/// A take that waits in the line of its queue gives no job of a queue that was paused meanwhile.
+pub(crate) fn a_take_that_has_waited_goes_by_the_settings_of_now(store: Store) {
+    on_url(store, |broker, mut client, url| async move {
+        broker.execute("CREATE WORK QUEUE w WITH MAX_TAKEN = 9").await.unwrap();
+        let take = "EXEC dialoq.take_jobs N'w', @has_lease = 1";
+        let (mut waiting, mut admin) = (connect(&url).await, connect(&url).await);
+        for client in [&mut waiting, &mut admin] {
+            // The first call of a session takes long on Babelfish, and the line is waited in for two seconds.
+            assert!(rows(client, take).await.is_empty());
+        }
+        for _ in 0..2 {
+            broker.push_job("w", "a").await.unwrap();
+        }
+        run(&mut client, &format!("BEGIN TRANSACTION; {take}")).await;
+        let waiting = tokio::spawn(async move { rows(&mut waiting, take).await.len() });
+        while !store.waits_for_a_lock(&broker).await {}
+        run(&mut admin, "UPDATE dialoq.work_queue SET is_enabled = 0").await;
+        run(&mut client, "COMMIT").await;
+        assert_eq!(waiting.await.unwrap(), 0);
     });
 }

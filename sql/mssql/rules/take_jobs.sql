@@ -144,7 +144,12 @@ BEGIN
         pushed_by nvarchar(256) NOT NULL, last_error nvarchar(max) NULL, body varbinary(max) NULL
     );
     -- <transaction>
-    IF @is_limited = 1 AND @job_count > 0 EXEC dialoq.lock_limits @queue_id, @is_locked OUTPUT;
+    IF @is_limited = 1 AND @job_count > 0
+    BEGIN
+        EXEC dialoq.lock_limits @queue_id, @is_locked OUTPUT;
+        -- The wait may have lasted two seconds: a queue that was paused or dropped meanwhile gives no job.
+        IF NOT EXISTS (SELECT 1 FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id AND w.is_enabled = 1) SET @is_locked = 0;
+    END
     -- After a wait it is seconds later: a rate is asked what it lets go now, and leases begin now.
     SET @asked_at = @now;
     SET @now = dialoq.current_time_utc();

@@ -23,6 +23,9 @@ BEGIN
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 1
         EXEC dialoq.read_name @queue_id, @unique_key, @now, @is_known OUTPUT, @has_job OUTPUT, @job_id OUTPUT;
+    IF @is_locked = 1 AND @is_known = 1 AND @has_job = 0 RETURN;
+    -- This transaction may stay open, and pushes of the name would be refused meanwhile, also after the end of the job that has it.
+    IF @is_locked = 1 EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Transaction', @DbPrincipal = N'dialoq_user';
     IF @is_locked = 1 AND @is_known = 1 RETURN;
     SET @text = dialoq.throw_text(CONCAT(N'a job with the unique key ''', @unique_key, N''' is being pushed or finished in work queue ''',
         (SELECT w.name FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id), N''''));
