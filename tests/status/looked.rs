@@ -416,6 +416,9 @@ pub(crate) async fn dead_letters_are_seen_redriven_and_purged_by_a_filter(store:
         (DeadLetterFilter { queue: Some("home".into()), ..all.clone() }, 0),
         (DeadLetterFilter { service: Some("worker".into()), ..all.clone() }, 3),
         (DeadLetterFilter { service: Some("client".into()), ..all.clone() }, 0),
+        // Names of queues fold A to Z only, the others are compared byte by byte.
+        (DeadLetterFilter { queue: Some("ｗork".into()), ..all.clone() }, 0),
+        (DeadLetterFilter { service: Some("WORKER".into()), ..all.clone() }, 0),
         (DeadLetterFilter { message_type: Some("DEFAULT".into()), ..all.clone() }, 3),
         (DeadLetterFilter { message_type: Some("other".into()), ..all.clone() }, 0),
         (DeadLetterFilter { letter: Some(letters[1].dead_letter_id), ..all.clone() }, 1),

@@ -10,8 +10,11 @@ SELECT TOP (CAST(@P8 AS bigint))
     DATEDIFF_BIG(microsecond, '1970-01-01', d.died_at) AS died_at, d.attempts, d.reason,
     SUBSTRING(d.message_body, 1, CAST(@P7 AS int)) AS body, COALESCE(DATALENGTH(d.message_body), 0) AS body_bytes
 FROM dialoq.dead_letters AS d
-WHERE (@P1 IS NULL OR LOWER(d.queue_name) = LOWER(CAST(@P1 AS nvarchar(4000))))
-    AND (@P2 IS NULL OR d.service_name = CAST(@P2 AS nvarchar(4000)))
+WHERE (@P1 IS NULL OR TRANSLATE(d.queue_name COLLATE Latin1_General_100_BIN2,
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
+        = TRANSLATE(CAST(@P1 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
+    AND (@P2 IS NULL OR d.service_name COLLATE Latin1_General_100_BIN2 = CAST(@P2 AS nvarchar(4000)))
     AND (@P3 IS NULL OR d.message_type_name = CAST(@P3 AS nvarchar(4000)))
     AND (@P4 IS NULL OR d.conversation_handle = CAST(@P4 AS uniqueidentifier))
     AND (@P5 IS NULL OR d.dead_letter_id = CAST(@P5 AS bigint))

@@ -15,7 +15,10 @@ JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
 LEFT JOIN dialoq.read_service_contracts AS c ON c.service_contract_id = e.service_contract_id
 WHERE e.is_system = 0
     AND (@P1 IS NULL OR CAST(@P1 AS uniqueidentifier) IN (e.conversation_handle, e.conversation_id, e.conversation_group_id))
-    AND (@P2 IS NULL OR LOWER(q.name) = LOWER(CAST(@P2 AS nvarchar(4000))))
+    AND (@P2 IS NULL OR TRANSLATE(q.name COLLATE Latin1_General_100_BIN2,
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
+        = TRANSLATE(CAST(@P2 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
     AND (@P3 IS NULL OR s.name = CAST(@P3 AS nvarchar(4000)))
     AND (@P4 IS NULL OR e.state = CAST(@P4 AS nvarchar(4000)))
     AND (@P5 IS NULL OR DATEDIFF_BIG(microsecond, '1970-01-01', e.begun_at) < CAST(@P5 AS bigint))

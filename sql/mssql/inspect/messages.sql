@@ -13,7 +13,10 @@ SELECT TOP (CAST(@P7 AS bigint))
     DATEDIFF_BIG(microsecond, '1970-01-01', e.retry_at) AS retry_at
 FROM dialoq.queue_messages AS m
 JOIN dialoq.effective_endpoint AS e ON e.conversation_handle = m.conversation_handle
-WHERE (@P1 IS NULL OR LOWER(m.queue_name) = LOWER(CAST(@P1 AS nvarchar(4000))))
+WHERE (@P1 IS NULL OR TRANSLATE(m.queue_name COLLATE Latin1_General_100_BIN2,
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
+        = TRANSLATE(CAST(@P1 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
     AND (@P2 IS NULL OR m.conversation_handle = CAST(@P2 AS uniqueidentifier))
     AND (@P3 IS NULL OR m.message_type_name = CAST(@P3 AS nvarchar(4000)))
     AND (@P4 IS NULL OR m.message_id = CAST(@P4 AS uniqueidentifier))
