@@ -250,6 +250,10 @@ pub(crate) fn session_settings_do_not_affect_verbs(store: Store) {
         let options = "SET LOCK_TIMEOUT 0; SET ANSI_WARNINGS OFF; SET CONCAT_NULL_YIELDS_NULL OFF;";
         let begin = "EXEC dialoq.begin_dialog_conversation N'//t/Asker', N'//t/Server', NULL, N'//t/Talk'";
         run(&mut client, &format!("{options} {begin}")).await;
+        broker.send(dialog(&broker).await, "//t/Word", "whole").await.unwrap();
+        let cut = "SET TEXTSIZE 2; EXEC dialoq.receive N'server', 1";
+        let row = client.simple_query(cut).await.unwrap().into_row().await.unwrap().unwrap();
+        assert_eq!(row.get::<&[u8], _>("message_body"), Some(&b"whole"[..]));
     });
 }
 

@@ -3,6 +3,8 @@
 -- Errors: 60020
 SET NOCOUNT ON;
 SET ROWCOUNT 0;
+-- A session whose driver sets none has 4096: it would get the beginning of a body that it has received.
+SET TEXTSIZE 2147483647;
 SET LOCK_TIMEOUT -1;
 SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
 SET NUMERIC_ROUNDABORT OFF;
