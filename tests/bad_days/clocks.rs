@@ -2,6 +2,7 @@
 
 use crate::servers::Store;
 use crate::{Database, SOON, TEXT, broker, dialog, on};
+use dialoq::work::{WorkDone, WorkQueue};
 use dialoq::{Act, Broker, Clock, OpenOptions};
 use std::time::{Duration, Instant};
 
@@ -76,5 +77,31 @@ pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait(store: Store) {
             host.close().await?;
         }
         Ok(())
+    });
+}
+
+/// Its reader learns the time of the server up to a minute later. It took the lease for one that begins in an hour.
+pub(crate) fn a_server_whose_clock_jumps_ends_no_lease_of_a_handler_that_begins_then(store: Store) {
+    on(async move {
+        const W: WorkQueue<String> = WorkQueue::text("w");
+        const LEASE: Duration = Duration::from_millis(1500);
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await?;
+        broker.execute("CREATE WORK QUEUE w WITH LEASE_MS = 1500").await?;
+        let worker = broker.worker(W, async |_, _| {
+            tokio::time::sleep(3 * LEASE).await;
+            Ok::<_, String>(())
+        });
+        let running = worker.start();
+        let jump = "update dialoq.broker set manual_now = clock_timestamp() + interval '1 hour'";
+        broker.sql(jump, ()).await?;
+        broker.push_job(W, &"a".to_owned()).await?;
+        while running.done() == WorkDone::default() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            broker.sql(jump, ()).await?;
+        }
+        let done = running.stop().await;
+        assert_eq!((done.completed, done.lost), (1, 0));
+        broker.close().await
     });
 }

@@ -48,6 +48,7 @@ fn main() -> ExitCode {
             no_token_is_given_twice_if_the_server_falls;
         OWN jobs: every_connection_ended_under_load_loses_and_doubles_no_job;
         SERVERS clocks: a_host_whose_clock_is_wrong_changes_nothing a_clock_that_jumps_delays_no_timer_and_no_wait;
+        OWN clocks: a_server_whose_clock_jumps_ends_no_lease_of_a_handler_that_begins_then;
     })
 }
 

@@ -437,8 +437,11 @@ async fn beat(broker: &Broker, job: &Job, lease: Duration) -> Error {
     let lease_us = i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
     let mut begins = job.lease_until.map_or(broker.clock().now(), |until| Timestamp(until.0.saturating_sub(lease_us)));
     loop {
-        broker.clock().sleep_until(begins.after(lease / 3)).await;
-        begins = broker.clock().now();
+        // A server's clock may have jumped ahead since it was read last: the lease began an hour from now then, and the request came
+        // when it was over.
+        let (clock, third) = (broker.clock(), lease / 3);
+        clock.sleep_until(begins.after(third).min(clock.now().after(third))).await;
+        begins = clock.now();
         match broker.extend_job(taken, Some(lease)).await {
             Err(error) if is_lost(&error) => return error,
             // The next beat tries again; there is time for one more.
