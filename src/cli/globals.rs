@@ -120,7 +120,8 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
         _ => return Err("its unit of time must be ms, s, m, h or d, as in 250ms".to_owned()),
     };
     let number: f64 = number.parse().map_err(|_| "a time span is a number and a unit, such as 5s".to_owned())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+    Duration::try_from_secs_f64(number * seconds)
+        .map_err(|_| "the time span is too long; ten years are 3650d".to_owned())
 }
 
 /// Reads a conversation handle.
@@ -152,5 +153,6 @@ mod tests {
         for text in ["", "s", "5 s", "-1", "5y", "1e9", "9999999999999999999d", "1.2.3s"] {
             assert!(parse_span(text).is_err(), "{text}");
         }
+        assert_eq!(parse_span("9999999999999999999d").unwrap_err(), "the time span is too long; ten years are 3650d");
     }
 }

@@ -156,6 +156,14 @@ fn a_worker_says_what_it_waits_for() {
 }
 
 #[test]
+fn a_take_from_a_paused_queue_says_that_it_is_paused() {
+    let _limit = crate::limit();
+    let shop = emails("WITH STATUS = OFF", 1);
+    let none = shop.fails(3, &["work", "take", "emails"]);
+    assert!(none.contains("work queue 'emails' is paused") && none.contains("`dialoq work resume emails`"), "{none}");
+}
+
+#[test]
 fn a_reader_of_the_output_that_has_gone_keeps_no_line_from_being_pushed() {
     let _limit = crate::limit();
     let shop = emails("", 0);

@@ -11,8 +11,9 @@ mod take;
 use super::failure::Failure;
 use super::globals::Globals;
 use super::interrupt::Interrupt;
-use super::output::Output;
+use super::output::{Output, printable_name};
 use clap::{Args, Subcommand};
+use dialoq::internals::shell_word;
 use dialoq::work::JobFilter;
 use dialoq::{JobId, Timestamp};
 use std::time::Duration;
@@ -135,6 +136,13 @@ impl Filter {
 
 fn number_of(jobs: u64) -> String {
     if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
+}
+
+/// Why a paused work queue gives no job.
+fn paused(queue: &str) -> String {
+    let (name, word) = (printable_name(queue), shell_word(queue));
+    let word = printable_name(&word);
+    format!("work queue '{name}' is paused, so it hands out no job; `dialoq work resume {word}` ends that")
 }
 
 /// Reads a job id.

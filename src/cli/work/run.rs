@@ -157,9 +157,7 @@ impl Run {
         };
         output.note(&format!("waiting for jobs in work queue '{queue}', {up_to}; ctrl-C ends"));
         if is_paused {
-            output.note(&format!(
-                "work queue '{queue}' is paused, so it hands out no job; `dialoq work resume {queue}` ends that"
-            ));
+            output.note(&super::paused(&self.queue));
         }
         Ok(())
     }

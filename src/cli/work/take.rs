@@ -4,9 +4,9 @@ use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, parse_span};
 use crate::cli::output::{Output, printable, shortened, table};
 use clap::Args;
-use dialoq::Act;
 use dialoq::internals::jsonl::{BodyText, to_base64};
 use dialoq::work::Job;
+use dialoq::{Act, Broker};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -64,6 +64,7 @@ impl Take {
         }
         // Printed before anything else can fail: a job that was popped is nowhere else.
         let done = match take.await {
+            Ok(jobs) if jobs.is_empty() => Err(Failure::Nothing(self.why_none(&broker))),
             Ok(jobs) => self.print(output, &jobs),
             Err(error) => Err(error.into()),
         };
@@ -71,10 +72,14 @@ impl Take {
         done
     }
 
-    fn print(&self, output: &Output, jobs: &[Job]) -> Result<(), Failure> {
-        if jobs.is_empty() {
-            return Err(Failure::Nothing(format!("no job is ready in work queue '{}'", printable(&self.queue))));
+    fn why_none(&self, broker: &Broker) -> String {
+        match broker.catalog().work_queue(&self.queue) {
+            Some(queue) if !queue.settings.is_enabled => super::paused(&self.queue),
+            _ => format!("no job is ready in work queue '{}'", printable(&self.queue)),
         }
+    }
+
+    fn print(&self, output: &Output, jobs: &[Job]) -> Result<(), Failure> {
         if output.json {
             return jobs.iter().try_for_each(|job| output.json(&line(job)));
         }
