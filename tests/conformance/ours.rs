@@ -2,6 +2,7 @@
 
 use crate::rig::{Text, code};
 use dialoq::protocol::definition::Definition;
+use dialoq::protocol::work::{Hold, Take, TakeFrom, WorkVerb};
 use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb, system};
 use dialoq::{Act, ConversationHandle};
 use std::sync::Arc;
@@ -159,4 +160,30 @@ case!(a_unit_of_an_id_happens_once, [267], async |t| {
     assert!(t.broker.unit_happened(id).await? && t.broker.unit_happened(other).await?);
     assert_eq!(t.broker.submit_once(id, unit("after a restart")).await?, None);
     assert!(t.receive("QT").await?.is_empty());
+});
+
+case!(a_refused_unit_of_an_id_counts_no_rollback_and_no_attempt, [267], async |t| {
+    // On SQLite such a unit was a transaction that is rolled back: five turned the queue off, and the job was dead.
+    let pair = t.pair().await?;
+    t.send(pair.initiator, "Text", "a").await?;
+    t.define("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await?;
+    t.broker.push_job("w", "a").await?;
+    let take = WorkVerb::Take(Box::new(Take {
+        queue: "w".into(),
+        count: 1,
+        job_type: None,
+        from: TakeFrom::Any,
+        hold: Hold::Lease(None),
+        taken_by: "reader".into(),
+    }));
+    let unit = || {
+        let receive = Verb::Receive { queue: "QT".into(), top: None, from: ReceiveFrom::Any };
+        let refused = Verb::EndConversation { handle: ConversationHandle(Uuid::nil()), form: EndForm::Plain };
+        vec![receive, Verb::Work(take.clone()), refused]
+    };
+    for number in 1..=5 {
+        assert_eq!(code(t.broker.submit_once(Uuid::from_u128(number), unit()).await), 8426);
+    }
+    assert_eq!(t.receive("QT").await?.texts(), ["a"]);
+    assert_eq!(t.broker.take_jobs("w").await?[0].attempt, 1);
 });

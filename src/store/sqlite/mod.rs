@@ -408,14 +408,22 @@ impl Store for SqliteStore {
 
     fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
         Box::pin(async move {
-            let mut tx = self.begin().await?;
+            let this = self.this.upgrade().ok_or_else(Error::closed)?;
+            let mut tx: Box<dyn StoreTx> = Box::new(tx::SqliteTx::begin_unit(this)?);
             if !tx.claim(unit_id).await? {
                 tx.rollback(None).await?;
                 return Ok(None);
             }
             let mut outcomes = Vec::with_capacity(unit.len());
             for verb in unit {
-                outcomes.push(tx.execute(verb).await?);
+                match tx.execute(verb).await {
+                    Ok(outcome) => outcomes.push(outcome),
+                    Err(refusal) => {
+                        // A transaction that met a deadlock has ended.
+                        let _ = tx.rollback(None).await;
+                        return Err(refusal);
+                    }
+                }
             }
             tx.commit().await?;
             Ok(Some(outcomes))

@@ -14,6 +14,7 @@ use crate::core::{Opener, ReadRow, Reply, Savepoint, Session, Step, Taken, Taken
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, SqlRows, SqlStatement, StoreTx};
+use crate::time::Timestamp;
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -27,6 +28,8 @@ pub(super) struct SqliteTx {
     /// Made by the first statement.
     script: Option<SharedScript>,
     savepoints: Vec<(String, Savepoint, usize)>,
+    /// It is a unit with an id: if it is refused, or its caller leaves, no caller has seen what it took.
+    is_unit: bool,
 }
 
 impl SqliteTx {
@@ -34,7 +37,14 @@ impl SqliteTx {
         let since = store.engine.clock.now();
         let opener = Opener { process_id: peer.process_id, user_id: peer.user_id, since };
         let session = store.engine.lock()?.core.begin_transaction_of(opener);
-        Ok(Self { store, session: Some(session), script: None, savepoints: Vec::new() })
+        Ok(Self { store, session: Some(session), script: None, savepoints: Vec::new(), is_unit: false })
+    }
+
+    /// Opens the transaction of a unit with an id.
+    pub(super) fn begin_unit(store: Arc<SqliteStore>) -> Result<Self> {
+        let mut unit = Self::begin(store, Peer::this())?;
+        unit.is_unit = true;
+        Ok(unit)
     }
 
     fn session(&mut self) -> Result<&mut Session> {
@@ -48,7 +58,8 @@ impl SqliteTx {
             Next::Reply(reply) => self.finish(reply, before).await,
             Next::Wait(id, receiver) => {
                 let engine = self.store.engine.clone();
-                let reply = GroupWait { engine, home: &mut self.session, before, id, receiver }.wait().await?;
+                let (home, is_unit) = (&mut self.session, self.is_unit);
+                let reply = GroupWait { engine, home, before, id, receiver, is_unit }.wait().await?;
                 self.finish(reply, before).await
             }
         }
@@ -87,7 +98,7 @@ impl SqliteTx {
                     Ok((Next::Wait(id, receiver), before))
                 }
                 Err(deadlock) => {
-                    state.order_rollback(session, now);
+                    undo(&mut state, session, self.is_unit, now);
                     Err(deadlock)
                 }
             },
@@ -183,7 +194,7 @@ impl SqliteTx {
         let engine = &self.store.engine;
         let mut state = engine.lock()?;
         let before = state.effects.changes.len();
-        state.order_rollback(session, engine.clock.now());
+        undo(&mut state, session, self.is_unit, engine.clock.now());
         if state.effects.changes.len() == before {
             wake_if_work(engine, state);
             return Ok(None);
@@ -200,6 +211,15 @@ enum Next {
     Reply(Reply),
     /// It waits for a group under this name.
     Wait(u64, oneshot::Receiver<(Session, Result<Reply>)>),
+}
+
+/// Undoes a session. What a unit received and took is given back uncounted, as that of a unit without an id.
+fn undo(state: &mut State, session: Session, is_unit: bool, now: Timestamp) {
+    if is_unit {
+        state.give_way(session, now);
+    } else {
+        state.order_rollback(session, now);
+    }
 }
 
 /// Wakes the writer if a tick or a rollback has left it work.
@@ -300,6 +320,7 @@ struct GroupWait<'a> {
     before: Savepoint,
     id: u64,
     receiver: oneshot::Receiver<(Session, Result<Reply>)>,
+    is_unit: bool,
 }
 
 impl GroupWait<'_> {
@@ -314,7 +335,7 @@ impl GroupWait<'_> {
         match &reply {
             Err(lost) if lost.code() == Code::DEADLOCK => {
                 let mut state = self.engine.lock_even_failed();
-                state.order_rollback(session, self.engine.clock.now());
+                undo(&mut state, session, self.is_unit, self.engine.clock.now());
                 wake_if_work(&self.engine, state);
             }
             _ => *self.home = Some(session),
@@ -354,7 +375,7 @@ impl Drop for SqliteTx {
             let mut state = engine.lock_even_failed();
             // After a failure the core in memory is not the truth any more.
             if state.failed.is_none() {
-                state.order_rollback(session, engine.clock.now());
+                undo(&mut state, session, self.is_unit, engine.clock.now());
                 wake_if_work(engine, state);
             }
         }
