@@ -294,6 +294,9 @@ impl Database {
             }
         };
         self.publish_local(&notices_in(&rows), batch.len()).await;
+        if !matches!(key, BatchKey::Push(_) | BatchKey::Complete) {
+            self.jobs_were_asked_for();
+        }
         let mut left = Vec::new();
         match outcomes(key, batch.len(), rows) {
             Ok(outcomes) => {
