@@ -123,6 +123,18 @@ impl Memory {
         }
     }
 
+    /// Closes the broker and opens it again.
+    ///
+    /// # Errors
+    /// As [`Self::restored`].
+    pub fn reopen(&mut self, now: Timestamp) -> Result<()> {
+        for change in self.core.last_work_changes(now) {
+            self.write_change(change);
+        }
+        self.core = self.restored(now)?;
+        Ok(())
+    }
+
     /// A second broker, rebuilt from the rows as after a crash.
     ///
     /// # Errors

@@ -138,6 +138,32 @@ case!(a_time_that_has_come_is_no_delay, [241], async |t| {
     assert_eq!(take(&t.broker, 1).await?[0].pushed_at, right);
 });
 
+case!(a_ready_job_stays_ready_when_the_clock_is_set_back, [241], async |t| {
+    // On SQLite it waited for its time once more after an opening, and was shown as scheduled before that although readers got it.
+    t.define("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 1000, RETRY_JITTER_PERCENT = 0").await?;
+    let in_a_second = async |t: &Rig, name: &str| {
+        t.broker.push_job(W, &name.to_owned()).run_after(Duration::from_secs(1)).await.map(|_| ())
+    };
+    in_a_second(&t, "opened").await?;
+    t.advance(1).await?;
+    t.clock.jump(-3600);
+    let t = t.restart().await?;
+    let job = take(&t.broker, 9).await?;
+    assert_eq!(names(&job), "opened");
+    t.broker.fail_job(&job[0], "").await?;
+    in_a_second(&t, "pushed").await?;
+    t.advance(1).await?;
+    t.clock.jump(-3600);
+    in_a_second(&t, "later").await?;
+    let state = |state: &str| JobFilter { state: Some(state.to_owned()), ..JobFilter::default() };
+    let ready = t.broker.jobs(&state("ready"), 9).await?;
+    assert!(ready.len() == 2 && ready.iter().all(|job| job.due_at.is_none()), "{ready:?}");
+    assert_eq!(t.broker.work_queues().await?[0].ready, 2);
+    assert_eq!(t.broker.cancel_jobs(&state("scheduled")).await?, 1);
+    let t = t.restart().await?;
+    assert_eq!(taken(&t.broker).await?, "opened pushed");
+});
+
 case!(a_key_counts_what_is_taken_and_nothing_else, [235, 245], async |t| {
     let key = async |act: &dialoq::Broker, name: &str| act.push_job(W, &name.to_owned()).key("k").await;
     t.define("CREATE WORK QUEUE w WITH RETRY_JITTER_PERCENT = 0, MAX_TAKEN_PER_KEY = 1").await?;

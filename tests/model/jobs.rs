@@ -459,9 +459,12 @@ impl Run {
                         pair.tx.rollback().await.map_err(text)?;
                     }
                 }
-                self.model
-                    .restored(now)
-                    .map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
+                // A server goes on without its client.
+                let reopened = match self.database.store().is_server() {
+                    true => self.model.restored(now).map(drop),
+                    false => self.model.reopen(now),
+                };
+                reopened.map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
                 self.broker.close().await.map_err(text)?;
                 self.broker = open(self.database.url(), &self.clock, &self.gathering).await?;
             }

@@ -58,6 +58,11 @@ pub enum WorkChange {
         /// How often it has been handed out before.
         attempts: u16,
     },
+    /// The time of a scheduled job had come before the clock was set back.
+    ReadyJob {
+        /// The job.
+        job_id: u64,
+    },
     /// A lease was prolonged.
     ExtendJob {
         /// The job.
@@ -127,6 +132,7 @@ impl WorkChange {
             Self::TakeJob { job_id, .. }
             | Self::FailJob { job_id, .. }
             | Self::ReturnJob { job_id, .. }
+            | Self::ReadyJob { job_id }
             | Self::ExtendJob { job_id, .. }
             | Self::ReportJob { job_id, .. }
             | Self::RedriveJob { job_id }

@@ -60,9 +60,13 @@ pub(super) struct NextTakes {
 }
 
 impl Work {
-    /// The time of what runs now. If the clock was set back, readers that wait for a rate wait for the new time.
+    /// The time of what runs now. If the clock was set back, jobs that are ready stay so, and readers that wait for a rate wait for
+    /// the new time.
     pub(in crate::core) fn set_time(&mut self, now: Timestamp) {
         let before = std::mem::replace(&mut self.now, now);
+        if self.latest_ready.saturating_sub(now.0) >= CLOCK_SET_BACK_US {
+            self.keep_ready(now);
+        }
         if before.0.saturating_sub(now.0) < CLOCK_SET_BACK_US {
             return;
         }

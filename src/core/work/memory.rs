@@ -86,6 +86,10 @@ impl JobRows {
                 let (row, _) = self.jobs.get_mut(&job_id).expect("a job is there until it is finished");
                 (row.state, row.attempts, row.at) = (JobState::Ready, attempts, None);
             }
+            WorkChange::ReadyJob { job_id } => {
+                let (row, _) = self.jobs.get_mut(&job_id).expect("a job is there until it is finished");
+                (row.state, row.at) = (JobState::Ready, None);
+            }
             WorkChange::ExtendJob { job_id, lease_until } => {
                 self.jobs.get_mut(&job_id).expect("a job is there until it is finished").0.at = Some(lease_until);
             }

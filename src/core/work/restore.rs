@@ -2,7 +2,7 @@
 
 use super::change::WorkChange;
 use super::job::{Job, JobRow, NO_NAME};
-use super::state::{Due, WorkQueueState};
+use super::state::{Due, Work, WorkQueueState};
 use super::unique::UniqueName;
 use crate::core::restore::Restore;
 use crate::core::state::Core;
@@ -71,7 +71,10 @@ impl Core {
     fn job_is_due(&mut self, place: u32, now: Timestamp) {
         match self.work.jobs[place].state {
             // Its row says the same with the time that has passed, so nothing is written.
-            JobState::Scheduled => self.work.change(place, |job| job.state = JobState::Ready),
+            JobState::Scheduled => {
+                self.work.change(place, |job| job.state = JobState::Ready);
+                self.work.note_ready(place);
+            }
             JobState::Taken => self.fail_attempt(place, "its lease was over".into(), AfterFailure::Policy, now),
             JobState::Ready | JobState::Dead => {}
         }
@@ -177,6 +180,9 @@ impl Core {
             is_retry: row.attempts > 0,
         });
         work.enter(place);
+        if state == JobState::Ready {
+            work.note_ready(place);
+        }
         if state == JobState::Taken && row.at.is_none() {
             self.fail_attempt(place, "its reader ended before its transaction did".into(), AfterFailure::Policy, now);
         }
@@ -198,6 +204,29 @@ impl Core {
         }
         if let Some(until) = until {
             work.due.insert((until, Due::Unique { name }));
+        }
+    }
+}
+
+impl Work {
+    /// A job has become ready, and its row may still have the time at which it did.
+    fn note_ready(&mut self, place: u32) {
+        self.latest_ready = self.latest_ready.max(self.jobs[place].at);
+    }
+
+    /// Jobs that have become ready stay so if the clock is set back: their rows, which say it with the time that has passed, are
+    /// written. They showed such a job as scheduled, which a reader could take, and an opening let it wait for its time once more.
+    pub(super) fn keep_ready(&mut self, now: Timestamp) {
+        if self.latest_ready <= now.0 {
+            return;
+        }
+        self.latest_ready = now.0;
+        let is_early = |job: &Job| job.state == JobState::Ready && job.at > now.0;
+        let early: Vec<u32> = self.jobs.iter().filter(|(_, job)| is_early(job)).map(|(place, _)| place).collect();
+        for place in early {
+            self.jobs[place].at = 0;
+            let job_id = self.jobs[place].id;
+            self.write(WorkChange::ReadyJob { job_id });
         }
     }
 }

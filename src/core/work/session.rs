@@ -65,6 +65,8 @@ pub(in crate::core) struct UnwrittenTake {
     pub(super) change: WorkChange,
     /// Of the taking before; 0 if there was none.
     pub(super) token_before: u64,
+    /// When the job became ready, if its row says so; else 0.
+    pub(super) at_before: i64,
     pub(super) next_takes: NextTakes,
 }
 
@@ -184,9 +186,12 @@ impl Core {
         }
     }
 
-    /// The row of the exact marks of jobs and takings, if the tables have others.
-    pub fn exact_work_marks(&mut self) -> Option<Change> {
-        self.work.exact_marks()
+    /// The rows that a close writes last: the exact marks of jobs and takings, if the tables have others, and jobs that are ready
+    /// although the clock was set back.
+    pub fn last_work_changes(&mut self, now: Timestamp) -> Vec<Change> {
+        self.work.keep_ready(now);
+        let ready = std::mem::take(&mut self.work.effects.changes);
+        ready.into_iter().chain(self.work.exact_marks()).collect()
     }
 
     /// Passes on what happened to jobs since the last call.

@@ -38,6 +38,9 @@ pub(in crate::core) struct Work {
     marks: (u64, u64),
     /// The time of the verb that runs.
     pub(super) now: Timestamp,
+    /// The latest time of a scheduled job that has become ready, in microseconds. Rows of times up to it may say that a job is
+    /// scheduled which is ready.
+    pub(super) latest_ready: i64,
     /// The effects since they were last handed on.
     pub(super) effects: Effects,
 }
@@ -125,7 +128,7 @@ impl Work {
     }
 
     /// The row of the marks as they are when a store is closed: the next opening goes on without a gap.
-    pub(in crate::core) fn exact_marks(&mut self) -> Option<Change> {
+    pub(super) fn exact_marks(&mut self) -> Option<Change> {
         let exact = (self.next_job_id, self.next_token);
         let is_ahead = std::mem::replace(&mut self.marks, exact) != exact;
         let (next_job_id, next_token) = exact;

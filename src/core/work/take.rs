@@ -81,7 +81,7 @@ impl Core {
     ) -> TakenRow {
         let work = &mut self.work;
         let token = work.take_token();
-        let (session_id, token_before) = (session.id, work.jobs[place].token);
+        let (session_id, token_before, at_before) = (session.id, work.jobs[place].token, work.jobs[place].at);
         work.change(place, |job| {
             job.state = JobState::Taken;
             job.session = session_id;
@@ -111,7 +111,7 @@ impl Core {
             work.write(change);
             None
         } else {
-            Some(Box::new(UnwrittenTake { change, token_before, next_takes }))
+            Some(Box::new(UnwrittenTake { change, token_before, at_before, next_takes }))
         };
         session.record(Op::Work(WorkOp::Take { job: place, token, unwritten }));
         row
@@ -165,8 +165,9 @@ impl Core {
                 }
                 self.return_job(place, false);
                 if let Some(unwritten) = unwritten {
-                    // Its row has the earlier one, and those who look at it compare that.
-                    self.work.jobs[place].token = unwritten.token_before;
+                    // Its row has the earlier ones, and callers that look at it compare that.
+                    (self.work.jobs[place].token, self.work.jobs[place].at) =
+                        (unwritten.token_before, unwritten.at_before);
                 }
             }
         }

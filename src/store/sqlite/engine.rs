@@ -34,8 +34,8 @@ const MOST_REDELIVERED_BYTES: usize = 16 * 1024 * 1024;
 const BUSY_WARNING: Duration = Duration::from_secs(1);
 const BUSY_WARNING_EVERY: Duration = Duration::from_secs(20);
 
-/// The counters, and the row of marks of work queues that differs from the one in the file, as they are when all is written.
-type ExactMarks = ((u64, u64, u64), Option<Change>);
+/// The counters as they are when all is written, and the last rows of work queues.
+type LastRows = ((u64, u64, u64), Vec<Change>);
 
 /// How long a close waits for readers that hold the log back.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(1);
@@ -630,18 +630,18 @@ impl Engine {
             self.run_batch(&mut write, true);
         }
         write.is_shut = true;
-        let exact = {
+        let last = {
             let mut state = self.lock_even_failed();
             // The last batch may have parked units at groups that open transactions hold.
             state.forget(Error::closed);
             if let Some(first) = &state.failed {
                 return Err(poisoned(first));
             }
-            (state.core.counters(), state.core.exact_work_marks())
+            (state.core.counters(), state.core.last_work_changes(self.clock.now()))
         };
         // All that was acknowledged is in the log and synced. A failure from here on costs the next opening some work; as the
         // error of the close, callers took it for that of their own work and did it again. Damage is reported all the same.
-        let Err(error) = self.leave_tidy(&mut write, exact) else { return Ok(()) };
+        let Err(error) = self.leave_tidy(&mut write, last) else { return Ok(()) };
         write.roll_back();
         if [Code::STORE_DAMAGED, Code::STORE_CHANGED].contains(&error.code()) {
             return Err(error);
@@ -651,8 +651,7 @@ impl Engine {
     }
 
     /// Leaves exact marks and an empty log.
-    fn leave_tidy(&self, write: &mut WriteSide, (counters, work_marks): ExactMarks) -> Result<()> {
-        let changes = work_marks.into_iter().collect();
+    fn leave_tidy(&self, write: &mut WriteSide, (counters, changes): LastRows) -> Result<()> {
         let mut last = Batch { marks: Some(counters), changes, ..Batch::default() };
         self.begin(write)?;
         board::clear(write).map_err(writing)?;

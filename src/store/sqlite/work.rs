@@ -45,6 +45,7 @@ impl Writer<'_> {
             WorkChange::ReturnJob { job_id, attempts } => {
                 self.run(Write::ReturnJob, params![int(*job_id), attempts])?;
             }
+            WorkChange::ReadyJob { job_id } => drop(self.run(Write::ReadyJob, [int(*job_id)])?),
             WorkChange::ExtendJob { job_id, lease_until } => {
                 self.run(Write::ExtendJob, [int(*job_id), lease_until.0])?;
             }

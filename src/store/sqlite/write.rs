@@ -66,6 +66,7 @@ statements! {
     TakeJob = TAKE_JOB;
     FailJob = FAIL_JOB;
     ReturnJob = RETURN_JOB;
+    ReadyJob = READY_JOB;
     ExtendJob = EXTEND_JOB;
     ReportJob = REPORT_JOB;
     RedriveJob = REDRIVE_JOB;
