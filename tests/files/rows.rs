@@ -1,9 +1,10 @@
 //! Another program deletes or changes rows of the broker: the next change of such a row finds it.
 
+use crate::PATIENCE;
 use crate::shop::{began, definitions, dialog, enable, open, receive, send};
-use dialoq::Code;
 use dialoq::internals::store::Store;
 use dialoq::protocol::{EndForm, Verb};
+use dialoq::{Broker, Code};
 
 /// The row that another program removes, and the verb that then uses it.
 const CASES: [(&str, &str); 6] = [
@@ -63,4 +64,30 @@ async fn a_row_of_the_broker_that_another_program_deleted_is_an_error() {
             assert_eq!(later.code(), Code::STORE_POISONED, "{what}");
         }
     }
+}
+
+const A_LONG_HISTORY: &str = "
+    with recursive number (n) as (select 1 union all select n + 1 from number where n < 250000)
+    insert into dialoq_job_history (
+        queue_id, finish_number, job_id, job_type, level, finished_as, attempts, pushed_at, pushed_by, finished_at)
+    select q.queue_id, n, n, '', 5, 4, 1, 0, '', unixepoch() * 1000000 from number, dialoq_work_queue as q";
+
+/// 202,000 rows were cut, and the rest stayed for a tenth of HISTORY_SECONDS.
+#[tokio::test]
+async fn a_history_that_is_much_too_long_is_cut_to_its_end() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let url = format!("sqlite:{}", path.display());
+    let broker = Broker::open(&url).await.unwrap();
+    broker.execute("CREATE WORK QUEUE w WITH HISTORY_ROWS = 1000").await.unwrap();
+    broker.close().await.unwrap();
+    rusqlite::Connection::open(&path).unwrap().execute_batch(A_LONG_HISTORY).unwrap();
+    let broker = Broker::open(&url).await.unwrap();
+    let begun = std::time::Instant::now();
+    while broker.work_queues().await.unwrap()[0].finished != 1000 {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    broker.close().await.unwrap();
 }

@@ -72,6 +72,7 @@ impl Work {
         }
         let queues: Vec<(i32, WorkSettings)> = self.queues.iter().map(|(id, queue)| (*id, queue.settings)).collect();
         for (queue_id, settings) in queues {
+            self.cut_soon(queue_id, now);
             if settings.limit(WorkNumber::KeyRateJobs).is_some() {
                 let keys = self.queues.get(&queue_id).map_or(Vec::new(), |queue| queue.keys.keys().copied().collect());
                 for key in keys {

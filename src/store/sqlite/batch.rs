@@ -139,6 +139,8 @@ pub(super) struct Batch {
     pub(super) unchecked: Vec<u64>,
     /// Every message ordered so far has a smaller `queuing_order`.
     pub(super) ordered_below: u64,
+    /// Work queues whose histories have more rows to cut.
+    pub(super) uncut: Vec<i32>,
 }
 
 /// The connection that writes.
@@ -331,6 +333,7 @@ impl WriteSide {
             }
         }
         reads.try_for_each(read)?;
+        batch.uncut.append(&mut writer.uncut);
         if let Some(marks) = batch.marks.take() {
             writer.set_marks(marks).map_err(writing)?;
         }

@@ -102,11 +102,13 @@ pub(super) struct Writer<'c> {
     connection: &'c Connection,
     fault: Option<&'c Fault>,
     statements: [Option<CachedStatement<'c>>; TEXTS.len()],
+    /// Work queues whose histories have more rows to cut than one change may.
+    pub(super) uncut: Vec<i32>,
 }
 
 impl<'c> Writer<'c> {
     pub(super) fn new(connection: &'c Connection, fault: Option<&'c Fault>) -> Self {
-        Self { connection, fault, statements: [const { None }; TEXTS.len()] }
+        Self { connection, fault, statements: [const { None }; TEXTS.len()], uncut: Vec::new() }
     }
 
     pub(super) fn run(&mut self, which: Write, params: impl Params) -> Result<usize> {

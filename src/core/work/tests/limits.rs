@@ -342,6 +342,17 @@ fn a_cut_after_a_thousand_jobs_takes_the_place_of_the_next_one() {
 }
 
 #[test]
+fn a_history_is_cut_although_the_clock_was_ahead() {
+    let mut memory = broker(&[number(WorkNumber::HistoryRows, 1)]);
+    for _ in 0..3 {
+        push_and_complete(&mut memory, after_ms(3_600_000));
+    }
+    push_and_complete(&mut memory, NOW);
+    memory.tick(after_ms(10_000));
+    assert_eq!(memory.jobs().history.len(), 1);
+}
+
+#[test]
 fn a_rate_wakes_no_more_readers_than_there_are_jobs() {
     let mut memory = broker(&[number(WorkNumber::RateJobs, 2), number(WorkNumber::RateMs, 1000)]);
     for _ in 0..3 {
