@@ -202,6 +202,15 @@ impl WriteSide {
         }
     }
 
+    /// Writes the log into the tables and empties it; false if a reader has held it back for so long.
+    pub(super) fn empty_log(&self, wait: Duration) -> rusqlite::Result<bool> {
+        self.connection.busy_timeout(wait)?;
+        let is_held_back = |row: &rusqlite::Row<'_>| row.get::<_, bool>(0);
+        self.connection
+            .pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", is_held_back)
+            .map(|is_held| !is_held)
+    }
+
     /// Whether statements of an open transaction are applied in a savepoint.
     pub(super) fn is_rehearsing(&self) -> bool {
         self.rehearsal.get().is_some()

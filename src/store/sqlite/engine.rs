@@ -40,6 +40,9 @@ type LastRows = ((u64, u64, u64), Vec<Change>);
 /// How long a close waits for readers that hold the log back.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(1);
 
+/// The same if the log or its index was deleted: what is not written into the tables then is lost.
+const RESCUE_WAIT: Duration = Duration::from_secs(10);
+
 /// Shortest time between two writes of the monitors' board, and the interval of its check when nothing else wakes the
 /// writer.
 const BOARD_EVERY: Duration = Duration::from_secs(1);
@@ -49,7 +52,7 @@ const BOARD_EVERY: Duration = Duration::from_secs(1);
 const REHEARSAL_HOLD: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 2 });
 
 /// How often a store that writes looks whether its file is still there: so long a batch may be acknowledged after the file was
-/// deleted. A look takes about a microsecond.
+/// deleted. A look takes some microseconds. One that writes nothing looks every second.
 const FILE_CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// The longest batch that a caller may run on its own thread.
@@ -236,7 +239,7 @@ impl Engine {
                 if self.ending.is_abandoned() || state.failed.is_some() {
                     return;
                 }
-                while state.is_closed || !state.has_work(self.clock.now()) && !self.has_board_news() {
+                while state.is_closed || !state.has_work(self.clock.now()) && !self.has_pending() {
                     if state.is_closed || state.failed.is_some() {
                         return;
                     }
@@ -287,8 +290,13 @@ impl Engine {
         }
     }
 
-    fn has_board_news(&self) -> bool {
-        self.write.try_lock().is_ok_and(|write| self.is_board_due(&write))
+    fn has_pending(&self) -> bool {
+        self.write.try_lock().is_ok_and(|write| self.is_board_due(&write) || self.is_look_due(&write))
+    }
+
+    /// Whether a store that writes nothing is to look whether its file is still there.
+    fn is_look_due(&self, write: &WriteSide) -> bool {
+        self.readers.is_some() && write.file_checked.elapsed() >= BOARD_EVERY && !write.is_rehearsing()
     }
 
     /// The monitors change with every message; their rows are written less often.
@@ -358,21 +366,38 @@ impl Engine {
             return Ok(());
         }
         write.file_checked = now;
-        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        let deleted = match owner.as_ref() {
-            Some(owner) if owner.is_deleted() => owner.deleted(),
-            // A close writes the log into the file anyway.
-            Some(owner) if owner.is_log_deleted() && !self.ending.is_closing() => owner.log_deleted(),
-            _ => return Ok(()),
-        };
+        let Some(deleted) = self.deleted() else { return Ok(()) };
         // The log may have the name of the file that is there now, which would be read with it. All that was acknowledged goes into
         // this one, which may have got another name.
         write.roll_back();
-        let emptied = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
-        if let Err(error) = emptied {
-            tracing::warn!(%error, "the log of the file that was replaced could not be emptied; remove it before the new file is used");
-        }
+        Self::rescue_log(write);
         Err(deleted)
+    }
+
+    /// The error if the file, its log or the index of that was deleted.
+    fn deleted(&self) -> Option<Error> {
+        let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = owner.as_ref()?;
+        if owner.is_deleted() {
+            return Some(owner.deleted());
+        }
+        // A close writes the log into the file anyway.
+        let beside = owner.deleted_beside().filter(|_| !self.ending.is_closing());
+        beside.map(|path| owner.log_deleted(path))
+    }
+
+    /// Writes a log that no later opening finds, or that another file would be read with, into its own file.
+    fn rescue_log(write: &WriteSide) {
+        match write.empty_log(RESCUE_WAIT) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(
+                "a reader of another program holds the log back; what was acknowledged since it began to read may be lost"
+            ),
+            Err(error) => {
+                tracing::warn!(%error, "the log of the file could not be emptied; if the file was replaced, remove the log before the new \
+                                        one is used");
+            }
+        }
     }
 
     fn begin_for(&self, write: &WriteSide, batch: &Batch) -> Result<()> {
@@ -658,10 +683,15 @@ impl Engine {
         board::clear(write).map_err(writing)?;
         write.commit(&mut last)?;
         if self.readers.is_some() {
+            let owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_log_deleted = owner.as_ref().is_some_and(|owner| owner.deleted_beside().is_some());
+            drop(owner);
+            if is_log_deleted {
+                Self::rescue_log(write);
+                return Ok(());
+            }
             // A reader of another program may hold the log back; the next opening writes it into the tables then.
-            write.connection.busy_timeout(CHECKPOINT_WAIT).map_err(writing)?;
-            let checkpoint = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
-            checkpoint.map_err(writing)?;
+            write.empty_log(CHECKPOINT_WAIT).map_err(writing)?;
         }
         Ok(())
     }

@@ -132,8 +132,8 @@ pub(super) struct Owner {
     folder: Option<FileKey>,
     /// The file had a link when it was locked: some file systems count none.
     has_link_count: bool,
-    /// The log, once SQLite has made it.
-    log: Option<FileKey>,
+    /// The log and its index, once SQLite has made them.
+    beside: Vec<(PathBuf, FileKey)>,
     /// The lock file next to the database, with the process id.
     note: Option<File>,
 }
@@ -156,7 +156,15 @@ impl Owner {
         let held = Held::of(database, key.clone()).inspect_err(|_| give_up(&mut entries, &key))?;
         let has_link_count = has_links(&entries, &key) == Some(true);
         let folder = folder_of(database);
-        Ok(Self { database: database.to_owned(), _held: held, key, folder, has_link_count, log: None, note: None })
+        Ok(Self {
+            database: database.to_owned(),
+            _held: held,
+            key,
+            folder,
+            has_link_count,
+            beside: Vec::new(),
+            note: None,
+        })
     }
 
     /// Whether the path still names the file. It does not if another program has renamed the file or its folder.
@@ -175,26 +183,30 @@ impl Owner {
         is_replaced && self.folder.is_some() && folder_of(&self.database) == self.folder
     }
 
-    /// Notes which file the log is. SQLite has opened it, and keeps it until the last connection is closed.
+    /// Notes which files the log and its index are. SQLite has opened them, and keeps them until the last connection is closed.
     pub(super) fn note_log(&mut self) {
-        self.log = existing_key(&beside(&self.database, "-wal")).ok().flatten();
+        let paths = ["-wal", "-shm"].map(|ending| beside(&self.database, ending));
+        let keyed = paths.into_iter().filter_map(|path| Some((existing_key(&path).ok()??, path)));
+        self.beside = keyed.map(|(key, path)| (path, key)).collect();
     }
 
-    /// Whether another program has deleted the log, or put another file in its place, while the database has kept its name. What is in
-    /// the deleted one is found by no other process, nor by the next opening.
-    pub(super) fn is_log_deleted(&self) -> bool {
-        let Some(log) = &self.log else { return false };
-        let is_there = existing_key(&beside(&self.database, "-wal")).is_ok_and(|key| key.as_ref() == Some(log));
-        !is_there && self.is_at_its_path()
+    /// The log or its index, if another program has deleted it, or put another file in its place, while the database has kept its name.
+    /// What is in a deleted log is found by no other process, nor by the next opening. A process that comes after the index was
+    /// deleted makes another one, and does not see what this process commits: as the next owner it writes over that.
+    pub(super) fn deleted_beside(&self) -> Option<&Path> {
+        let is_there = |path: &Path, noted: &FileKey| existing_key(path).is_ok_and(|key| key.as_ref() == Some(noted));
+        let (deleted, _) = self.beside.iter().find(|(path, noted)| !is_there(path, noted))?;
+        self.is_at_its_path().then_some(deleted.as_path())
     }
 
-    /// 60018: the log was deleted.
-    pub(super) fn log_deleted(&self) -> Error {
+    /// 60018: the log or its index was deleted.
+    pub(super) fn log_deleted(&self, deleted: &Path) -> Error {
         Error::new(
             Code::STORE_IO,
             format!(
-                "another program has deleted the log '{0}-wal' of database '{0}', or put another file in its place, while this process had \
-                 it open; open the database again, and remove no file beside it while it is open",
+                "another program has deleted '{}', which is part of the open database '{}', or put another file in its place; open the \
+                 database again, and remove no file beside it while it is open",
+                deleted.display(),
                 self.database.display()
             ),
         )
