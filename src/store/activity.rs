@@ -77,6 +77,13 @@ impl ActivityBoard {
         }
     }
 
+    /// Removes a name without a user: no session waits there, and no queue monitor looks. Returns whether it has none.
+    pub fn remove_unused(&self, name: &str) -> bool {
+        let key = fold_name(name);
+        self.queues.remove_if(&key, |_, queue| Arc::strong_count(queue) == 1);
+        !self.queues.contains_key(&key)
+    }
+
     /// Wakes all receivers and monitors of all queues: definitions changed, or the store closed.
     pub fn wake_all(&self) {
         for queue in &self.queues {
@@ -311,6 +318,8 @@ mod tests {
         assert!(board.queues.len() <= LEAST_PRUNED + 1, "{}", board.queues.len());
         assert!(Arc::ptr_eq(&used, &board.queue("USED")), "who waits there is still found");
         assert_eq!(board.queue("known").facts().unread, 7);
+        assert!(!board.remove_unused("Used") && board.remove_unused("Known") && board.remove_unused("nowhere"));
+        assert!(Arc::ptr_eq(&used, &board.queue("used")) && board.queue("known").facts().unread == 0);
     }
 
     #[test]

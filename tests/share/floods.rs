@@ -1,7 +1,8 @@
 //! A guest that sends too much, or too little, or never reads: what it gets, and that the others go on.
 
 use crate::refusals::connected;
-use crate::{Other, Place, received, run, send};
+use crate::{Other, Place, received, run, send, until_it_waits};
+use dialoq::Act;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -137,6 +138,25 @@ fn a_million_watched_queues_take_no_memory() {
         assert!(memory() < before + (256 << 20), "{} and {before} bytes", memory());
         send(&owner, "goes on").await.unwrap();
         assert_eq!(received(&owner).await, ["goes on"]);
+    });
+}
+
+/// A process that makes a queue for each answer it waits for has used very many in the end.
+#[test]
+fn a_guest_that_has_used_very_many_queues_hears_of_the_next_one() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        for number in 0..10_100 {
+            let error = guest.receive(format!("gone {number}")).await.unwrap_err();
+            assert_eq!(error.code(), dialoq::Code::OBJECT_NOT_FOUND);
+        }
+        let (bodies, ()) = tokio::join!(received(&guest), async {
+            until_it_waits(&guest).await;
+            send(&owner, "an answer").await.unwrap();
+        });
+        assert_eq!(bodies, ["an answer"]);
     });
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Client {
     /// How long lone callers wait for their answers.
     #[cfg(unix)]
     spin: Mutex<Spin>,
-    watched: Mutex<HashSet<String>>,
+    watched: Mutex<Watched>,
     board: Arc<ActivityBoard>,
     /// As in the store: a flood waits in its callers and not in memory.
     room: Semaphore,
@@ -83,6 +83,22 @@ struct Definitions {
     changed: Notify,
     /// One reading at a time.
     reading: tokio::sync::Mutex<()>,
+}
+
+/// The queues that the owner tells of.
+struct Watched {
+    names: HashSet<String>,
+    /// At this number of names, those that are of no use any more are given up.
+    prune_at: usize,
+}
+
+/// Below this number of watched names none is given up.
+const LEAST_PRUNED: usize = 1024;
+
+impl Default for Watched {
+    fn default() -> Self {
+        Self { names: HashSet::new(), prune_at: LEAST_PRUNED }
+    }
 }
 
 #[derive(Default)]
@@ -516,10 +532,31 @@ impl Client {
     pub(super) fn watch(&self, name: &str) {
         let known = fold_name(name);
         let mut watched = lock(&self.watched);
-        if !watched.contains(&known) {
-            watched.insert(known);
-            self.notify(Call::Watch { queue: name.to_owned() });
+        if watched.names.contains(&known) {
+            return;
         }
+        if watched.names.len() >= watched.prune_at {
+            self.give_up_unused(&mut watched);
+        }
+        watched.names.insert(known);
+        self.notify(Call::Watch { queue: name.to_owned() });
+    }
+
+    /// Gives up queues that do not exist and where no session waits. The owner has room for so many: a process that had used 10,000
+    /// queues, each made for one answer and dropped, got no report of another one, and its receivers slept beside messages.
+    fn give_up_unused(&self, watched: &mut Watched) {
+        let catalog = lock(&self.definitions.catalog).clone();
+        let queues = catalog.queues.values().map(|queue| fold_name(&queue.name));
+        let work_queues = catalog.work_queues.values().map(|queue| fold_name(&work_queue_on_board(&queue.name)));
+        let exist: HashSet<String> = queues.chain(work_queues).collect();
+        watched.names.retain(|name| {
+            let is_kept = exist.contains(name) || !self.board.remove_unused(name);
+            if !is_kept {
+                self.notify(Call::Unwatch { queue: name.clone() });
+            }
+            is_kept
+        });
+        watched.prune_at = (watched.names.len() * 2).max(LEAST_PRUNED);
     }
 
     pub(super) fn watch_queue_of(&self, verb: &Verb) {

@@ -88,6 +88,12 @@ impl OwnedStore {
         }
     }
 
+    /// Whether a queue or work queue has this name on the board of activity.
+    pub(super) fn is_queue(&self, name: &str) -> bool {
+        let catalog = self.store.catalog();
+        catalog.queue(name).is_some() || name.strip_prefix('#').is_some_and(|name| catalog.work_queue(name).is_some())
+    }
+
     /// The name of a queue on the board of activity.
     fn name_of(&self, queue_id: i32) -> Option<String> {
         let catalog = self.store.catalog();

@@ -20,7 +20,7 @@ use crate::store::sqlite::{SqliteStore, blocking};
 use crate::store::url::Durability;
 use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts, Store, StoreTx};
 use interprocess::local_socket::tokio::Stream;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -52,7 +52,7 @@ const DEPTH_EVERY: Duration = Duration::from_millis(5);
 const MOST_CALLS: usize = 32 * 1024;
 /// Open transactions of one connection.
 const MOST_TRANSACTIONS: usize = 8 * 1024;
-/// Queues that one connection may watch, and the longest of their names in bytes.
+/// Names that one connection may watch besides those of queues that exist, and the longest of them in bytes.
 const MOST_WATCHED: usize = 10_000;
 const LONGEST_NAME: usize = 1024;
 /// Readers of one connection.
@@ -110,7 +110,7 @@ pub(super) async fn serve(
         owned,
         reports,
         reporters,
-        watched: HashSet::new(),
+        watched: HashMap::new(),
         transactions: HashMap::new(),
         calls: Arc::default(),
         in_hand: Arc::new(Semaphore::new(MOST_CALLS)),
@@ -229,7 +229,8 @@ struct GuestSession {
     answers: Answers,
     reports: mpsc::Sender<Vec<u8>>,
     reporters: JoinSet<()>,
-    watched: HashSet<String>,
+    /// The tasks that report what happens in these queues.
+    watched: HashMap<String, AbortHandle>,
     transactions: HashMap<u64, OpenTx>,
     /// The tasks of calls, for those whose caller goes away.
     calls: Arc<Mutex<HashMap<u64, AbortHandle>>>,
@@ -319,6 +320,7 @@ impl GuestSession {
             Call::Publish(readers) => {
                 self.owned.board.monitors().put_guest(self.connection, Some(ProcessRows::from(readers)));
             }
+            Call::Unwatch { queue } => self.unwatch(&queue),
         }
     }
 
@@ -380,12 +382,22 @@ impl GuestSession {
     }
 
     fn watch(&mut self, queue: String) {
-        if self.watched.len() >= MOST_WATCHED || queue.len() > LONGEST_NAME || !self.watched.insert(fold_name(&queue)) {
+        let name = fold_name(&queue);
+        let has_room = self.watched.len() < MOST_WATCHED || self.owned.is_queue(&queue);
+        if !has_room || queue.len() > LONGEST_NAME || self.watched.contains_key(&name) {
             return;
         }
         let activity = self.owned.board.queue(&queue);
         let changed = activity.register_monitor();
-        self.reporters.spawn(report_queue(queue, activity, changed, self.reports.clone()));
+        let reporter = self.reporters.spawn(report_queue(queue, activity, changed, self.reports.clone()));
+        self.watched.insert(name, reporter);
+    }
+
+    fn unwatch(&mut self, queue: &str) {
+        if let Some(reporter) = self.watched.remove(&fold_name(queue)) {
+            reporter.abort();
+        }
+        while self.reporters.try_join_next().is_some() {}
     }
 
     /// Rolls open transactions back.

@@ -115,6 +115,7 @@ fn calls() -> Vec<Call> {
         Call::GiveBack(vec![TakenJob { job: JobId(1), token: 2 }]),
         Call::Watch { queue: "q".to_owned() },
         Call::Publish(Readers::default()),
+        Call::Unwatch { queue: "q".to_owned() },
     ];
     calls.extend(steps().into_iter().map(|step| Call::InTx { tx: 9, step }));
     for call in &calls {
@@ -132,7 +133,8 @@ fn calls() -> Vec<Call> {
             | Call::Cancel { .. }
             | Call::GiveBack(_)
             | Call::Watch { .. }
-            | Call::Publish(_) => {}
+            | Call::Publish(_)
+            | Call::Unwatch { .. } => {}
         }
     }
     calls
