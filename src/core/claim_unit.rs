@@ -6,7 +6,7 @@ use super::session::{Op, Session};
 use super::state::Core;
 use crate::error::{Code, Error, Result};
 use crate::time::Timestamp;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -19,7 +19,8 @@ const MOST_REMOVED: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Units {
     done: HashMap<Uuid, Timestamp>,
-    by_age: VecDeque<(Timestamp, Uuid)>,
+    /// The oldest first. A clock that was ahead for a while has left ids of a later time, which hold up no other one.
+    by_age: BTreeSet<(Timestamp, Uuid)>,
     /// Those of open transactions.
     claimed: HashSet<Uuid>,
 }
@@ -28,7 +29,7 @@ impl Units {
     /// Enters a unit that has happened.
     pub(super) fn enter(&mut self, unit_id: Uuid, done_at: Timestamp) {
         if self.done.insert(unit_id, done_at).is_none() {
-            self.by_age.push_back((done_at, unit_id));
+            self.by_age.insert((done_at, unit_id));
         }
     }
 }
@@ -62,9 +63,9 @@ impl Core {
         self.units.enter(unit_id, now);
         effects.changes.push(Change::InsertDoneUnit { unit_id, done_at: now });
         for _ in 0..MOST_REMOVED {
-            let Some((_, old)) = self.units.by_age.pop_front_if(|(done_at, _)| now.since(*done_at) > KEPT) else {
-                return;
-            };
+            let oldest = self.units.by_age.first().copied();
+            let Some((done_at, old)) = oldest.filter(|(done_at, _)| now.since(*done_at) > KEPT) else { return };
+            self.units.by_age.remove(&(done_at, old));
             self.units.done.remove(&old);
             effects.changes.push(Change::DeleteDoneUnit { unit_id: old });
         }
@@ -123,5 +124,19 @@ mod tests {
         }
         assert!(!memory.core.unit_happened(old));
         assert!(memory.core.unit_happened(new));
+    }
+
+    #[test]
+    fn an_id_of_a_clock_that_was_ahead_keeps_no_other_one() {
+        let mut memory = Memory::new(Limits::default());
+        let years = START.after(Duration::from_secs(40 * 365 * 86_400));
+        let after = START.after(KEPT + Duration::from_secs(1));
+        let ids = [1, 2, 3].map(Uuid::from_u128);
+        for (id, at) in ids.into_iter().zip([years, START, after]) {
+            let mut session = memory.core.begin_transaction();
+            assert!(memory.core.claim(&mut session, id).unwrap());
+            memory.commit(session, at);
+        }
+        assert_eq!(ids.map(|id| memory.core.unit_happened(id)), [true, false, true]);
     }
 }
