@@ -324,3 +324,26 @@ fn a_guest_without_a_free_descriptor_goes_on() {
         }
     });
 }
+
+/// It said that its file could not be written.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_owner_without_a_free_descriptor_says_so() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    run(async || {
+        let place = Place::new();
+        place.defined().await.close().await.unwrap();
+        let owner = Other::start(&place.path, "own");
+        let guest = place.open().await;
+        let most = Rlimit { current: Some(3), maximum: Some(1024) };
+        prlimit(Pid::from_raw(i32::try_from(owner.child.id()).unwrap()), Resource::Nofile, most).unwrap();
+        // It opens a connection for reading.
+        let tx = guest.begin().await.unwrap();
+        let error = tx.query("select count(*) as n from sys_services", ()).await.unwrap_err();
+        assert_eq!(error.code(), dialoq::Code::STORE_IO, "{error}");
+        assert!(error.message().contains("no free file descriptor"), "{error}");
+        tx.rollback().await.unwrap();
+        send(&guest, "goes on").await.unwrap();
+        assert_eq!(received(&guest).await, ["goes on"]);
+    });
+}

@@ -6,6 +6,10 @@ use rusqlite::ErrorCode;
 /// The error for a failure of SQLite when the store itself was reading or writing.
 pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
     let (code, why) = match error.sqlite_error_code() {
+        Some(ErrorCode::CannotOpen) if has_no_descriptor() => (
+            Code::STORE_IO,
+            "this process or the system has no free file descriptor; close files and connections, or raise the limit (ulimit -n)",
+        ),
         Some(ErrorCode::NotADatabase) => {
             (Code::STORE_FOREIGN, "it is not a SQLite database, or its first page is damaged")
         }
@@ -37,6 +41,14 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
         },
     };
     Error::new(code, format!("{doing}: {why} ({error})")).caused_by(error)
+}
+
+/// Whether no more files can be opened. SQLite does not say why it could not open one.
+fn has_no_descriptor() -> bool {
+    /// EMFILE and ENFILE, on Linux, macOS and the BSDs.
+    const TOO_MANY: [i32; 2] = [24, 23];
+    let opened = std::fs::File::open("/dev/null");
+    cfg!(unix) && opened.is_err_and(|error| error.raw_os_error().is_some_and(|code| TOO_MANY.contains(&code)))
 }
 
 /// Whether another program holds the needed lock, so that nothing was written.
