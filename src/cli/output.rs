@@ -78,6 +78,33 @@ impl Output {
     }
 }
 
+/// Returns once standard output has no reader any more, where the system says it.
+pub(super) async fn reader_has_gone() {
+    #[cfg(unix)]
+    {
+        let (gone, has_gone) = tokio::sync::oneshot::channel();
+        let watching = std::thread::Builder::new().spawn(move || {
+            use rustix::event::{PollFd, PollFlags, poll};
+            let stdout = io::stdout();
+            loop {
+                let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+                match poll(&mut watched, None) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    Ok(_) if watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) => {
+                        let _ = gone.send(());
+                        return;
+                    }
+                    Ok(_) | Err(_) => return,
+                }
+            }
+        });
+        if watching.is_ok() && has_gone.await.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
 /// The text without the passwords of those words of the command line that it repeats, as they are or as they are escaped
 /// for a terminal or in JSON.
 pub(super) fn without_passwords(text: &str) -> String {

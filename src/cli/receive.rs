@@ -3,12 +3,13 @@
 use super::failure::Failure;
 use super::globals::{Globals, parse_group, parse_handle, parse_span};
 use super::interrupt::Interrupt;
-use super::output::{Output, printable, shortened, table};
+use super::output::{Output, printable, reader_has_gone, shortened, table};
 use clap::Args;
 use dialoq::internals::jsonl::{BodyText, MessageLine, to_base64};
 use dialoq::protocol::{Message, system};
 use dialoq::{Act, Batch, Broker, Code, ConversationHandle, GroupId, Tx};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
 /// Take messages out of a queue and print them.
@@ -80,6 +81,7 @@ impl Receive {
         received: &mut usize,
     ) -> Result<(), Failure> {
         let mut has_ended = false;
+        let mut reader_has_gone = pin!(reader_has_gone());
         loop {
             let tx = broker.begin().await?;
             let batch = tokio::select! {
@@ -87,6 +89,9 @@ impl Receive {
                 () = interrupt.requested() => {
                     return Err(Failure::Interrupted(format!("interrupted; messages received: {received}")));
                 }
+                // No message is taken that cannot be printed. A RECEIVE of one conversation or group that has waited cannot be undone
+                // without a failed attempt.
+                () = &mut reader_has_gone => return Err(Failure::BrokenPipe),
                 batch = self.receive_first(&tx) => batch,
             };
             let batch = match batch {

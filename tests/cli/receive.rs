@@ -123,6 +123,27 @@ fn a_reader_that_leaves_is_no_failed_attempt_of_the_message() {
     assert_eq!(shop.bodies("orders"), ["a"]);
 }
 
+/// The message that came next was received, could not be printed, and had a failed attempt.
+#[cfg(unix)]
+#[test]
+fn a_receive_that_waits_ends_with_the_reader_of_its_output() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let handle = shop.order(&["a"]);
+    let sides = shop.json(&["--json", "status", "--conversations"]).remove(0)["sides"].take();
+    let sides = sides.as_array().unwrap();
+    let side = sides.iter().find(|side| side["conversation_handle"] != *handle).unwrap();
+    let (conversation, group) = (&side["conversation_handle"], &side["conversation_group_id"]);
+    let [conversation, group] = [conversation, group].map(|id| id.as_str().unwrap());
+    assert_eq!(shop.bodies("orders"), ["a"]);
+    for only in [&["--conversation", conversation][..], &["--group", group], &["--follow"], &[]] {
+        let mut running = shop.start(&[&["receive", "orders", "--wait", "1h"][..], only].concat());
+        drop(running.output.take());
+        let (code, error) = running.end();
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{only:?}");
+    }
+}
+
 #[test]
 fn a_conversation_is_followed_to_its_end() {
     let _limit = crate::limit();
