@@ -27,6 +27,21 @@ fn a_send_says_that_it_waits_for_a_name_that_does_not_exist() {
 }
 
 #[test]
+fn a_send_whose_output_has_no_reader_any_more_ends_with_the_same_code() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    for (to, expected) in [("//shop/OrdrService", 5), ("//shop/OrderService", 4)] {
+        // --contract forgotten, which one of them does not accept.
+        let arguments = ["send", "--from", "//shop/Checkout", "--to", to];
+        let mut running = shop.start(&arguments);
+        drop(running.output.take());
+        std::io::Write::write_all(&mut running.input.take().unwrap(), b"{\"body\":\"hello\"}").unwrap();
+        let (code, error) = running.end();
+        assert_eq!(code, Some(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_send_says_that_it_was_refused() {
     let _limit = crate::limit();
     let shop = Shop::open();

@@ -117,8 +117,8 @@ impl Send {
         // A refusal is reported although the reader of the output has gone.
         done?;
         closed?;
-        shown?;
-        sender.outcomes.end()
+        sender.outcomes.end()?;
+        shown
     }
 
     /// A pipe gives nothing before its other end does, so files are opened and read on a thread of their own.
