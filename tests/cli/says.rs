@@ -26,6 +26,28 @@ fn until(running: &mut Running, kind: &str) -> (Value, Vec<String>) {
 
 #[cfg(unix)]
 #[test]
+fn events_name_a_queue_as_it_is_and_notes_as_a_terminal_may_show_it() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    let name = "two\nlines \u{202e}and $HOME";
+    shop.ok_with(&["apply", "-"], format!("CREATE QUEUE [{name}] WITH STATUS = OFF").as_bytes());
+    let mut running = shop.start(&["--json", "activate", name, "--exec", "true"]);
+    for kind in ["waiting", "queue_off"] {
+        let said = event(&mut running);
+        assert_eq!((&said["event"], &said["queue"]), (&kind.into(), &name.into()));
+    }
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(130));
+    let mut running = shop.start(&["activate", name, "--exec", "true"]);
+    assert!(running.error_line().contains(r"queue 'two\nlines \u{202e}and $HOME', 1 reader"));
+    let off = running.error_line();
+    assert!(off.contains(r"`dialoq resume 'two\nlines \u{202e}and $HOME'`"), "{off}");
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(130));
+}
+
+#[cfg(unix)]
+#[test]
 fn activate_tells_its_story_as_events() {
     let _limit = crate::limit();
     let shop = Shop::open();

@@ -16,7 +16,8 @@ const LOGGED: Duration = Duration::from_secs(10);
 /// The story of one run.
 pub(super) struct Report<'a> {
     output: &'a Output,
-    queue: String,
+    /// As it is; for people it is printed escaped.
+    queue: &'a str,
     /// Hidden unless standard error is a terminal.
     line: ProgressBar,
     counts: Counts,
@@ -39,10 +40,10 @@ struct Counts {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(output: &'a Output, queue: &str) -> Self {
+    pub(super) fn new(output: &'a Output, queue: &'a str) -> Self {
         Self {
             output,
-            queue: printable_name(queue).into_owned(),
+            queue,
             line: output.spinner("{spinner} {msg}"),
             counts: Counts::default(),
             of_gone: 0,
@@ -54,7 +55,7 @@ impl<'a> Report<'a> {
     /// What is waited for.
     pub(super) fn waiting(&mut self, most: u16, is_on: bool) -> Result<(), Failure> {
         let up_to = if most == 1 { "1 reader".to_owned() } else { format!("up to {most} readers") };
-        let text = format!("waiting for messages in queue '{}', {up_to}; ctrl-C ends", self.queue);
+        let text = format!("waiting for messages in queue '{}', {up_to}; ctrl-C ends", printable_name(self.queue));
         self.say(json!({ "event": "waiting", "queue": self.queue, "max_queue_readers": most }), &text)?;
         if is_on { Ok(()) } else { self.turned(false) }
     }
@@ -101,13 +102,13 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         self.is_off = !is_on;
-        let word = shell_word(&self.queue);
+        let (name, word) = (printable_name(self.queue), shell_word(self.queue));
+        let word = printable_name(&word);
         let event = if is_on { "queue_on" } else { "queue_off" };
         let text = match is_on {
-            true => format!("queue '{}' is on again", self.queue),
+            true => format!("queue '{name}' is on again"),
             false => format!(
-                "queue '{}' is OFF, so it hands out no message; `dialoq explain {word}` says why, and `dialoq resume {word}` turns it on",
-                self.queue
+                "queue '{name}' is OFF, so it hands out no message; `dialoq explain {word}` says why, and `dialoq resume {word}` turns it on"
             ),
         };
         self.say(json!({ "event": event, "queue": self.queue }), &text)
@@ -126,8 +127,8 @@ impl<'a> Report<'a> {
         let rate = (counts.messages - self.printed.0.messages) as f64 / seconds;
         if !self.line.is_hidden() {
             let off = if self.is_off { "  OFF" } else { "" };
-            let readers = counted(counts.readers, "reader");
-            self.line.set_message(format!("{}{off}  {readers}  {}  {rate:.0}/s", self.queue, self.done()));
+            let (name, readers) = (printable_name(self.queue), counted(counts.readers, "reader"));
+            self.line.set_message(format!("{name}{off}  {readers}  {}  {rate:.0}/s", self.done()));
             // The rate of the last seconds.
             if seconds > 2.0 {
                 self.printed = (counts, now);
