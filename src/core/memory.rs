@@ -77,7 +77,12 @@ impl Memory {
             Verb::Define(definitions) => Some(self.core.body_checks().compile_schemas(definitions)),
             _ => None,
         };
-        Ok(match self.core.execute(session, verb, now)? {
+        let step = self.core.execute(session, verb, now);
+        // As in a store: what a verb has written at once is there although its session has not ended.
+        let mut effects = Effects::default();
+        self.core.hand_on_work(&mut effects);
+        self.write(effects, now);
+        Ok(match step? {
             Step::Blocked(_) => None,
             Step::Done(Reply::Outcome(outcome)) => Some(outcome),
             Step::Done(Reply::Rows(taken)) => {
@@ -85,9 +90,6 @@ impl Memory {
                 Some(Outcome::Received(messages))
             }
             Step::Done(Reply::Jobs(taken)) => {
-                let mut effects = Effects::default();
-                self.core.hand_on_work(&mut effects);
-                self.write(effects, now);
                 Some(Outcome::Jobs(taken.into_iter().map(|taken| self.jobs.read(taken)).collect::<Result<_>>()?))
             }
         })
