@@ -1,9 +1,9 @@
 -- The beginning of each procedure that roles.sql grants. The settings of the caller's session have no effect in the procedure;
--- SQL Server restores them at its end. A transaction that can only be rolled back is refused before the verb does anything.
+-- SQL Server restores them at its end. A session whose driver sets no TEXTSIZE has 4096, and would get the beginning of a body that it
+-- has received. A transaction that can only be rolled back is refused before the verb does anything.
 -- Errors: 60020
 SET NOCOUNT ON;
 SET ROWCOUNT 0;
--- A session whose driver sets none has 4096: it would get the beginning of a body that it has received.
 SET TEXTSIZE 2147483647;
 SET LOCK_TIMEOUT -1;
 SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
