@@ -273,8 +273,8 @@ async fn sent_until_refused(store: &SqliteStore, handle: ConversationHandle) -> 
     unreachable!("it was noticed")
 }
 
-/// All that was acknowledged since the last checkpoint was lost when the process was killed afterwards: it was in a log without a
-/// name; or the next owner wrote over it, because the index that a reader had made anew did not show it.
+/// All that was acknowledged since the last checkpoint was lost when the process was killed afterwards. It was in a log without a
+/// name. If only the index was deleted, a reader made another one, which did not show it, and the next owner wrote over it.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_is_in_a_log_that_was_deleted_goes_into_the_file() {
