@@ -89,6 +89,7 @@ pub(crate) fn a_server_whose_clock_jumps_ends_no_lease_of_a_handler_that_begins_
         let broker = Broker::open(database.url()).await?;
         broker.execute("CREATE WORK QUEUE w WITH LEASE_MS = 1500").await?;
         let worker = broker.worker(W, async |_, _| {
+            // The heartbeat goes by time: the lease is lost if the handler outlasts it without one.
             tokio::time::sleep(3 * LEASE).await;
             Ok::<_, String>(())
         });
@@ -96,6 +97,7 @@ pub(crate) fn a_server_whose_clock_jumps_ends_no_lease_of_a_handler_that_begins_
         let jump = "update dialoq.broker set manual_now = clock_timestamp() + interval '1 hour'";
         broker.sql(jump, ()).await?;
         broker.push_job(W, &"a".to_owned()).await?;
+        // The server's clock is a value here, which has to go on.
         while running.done() == WorkDone::default() {
             tokio::time::sleep(Duration::from_millis(50)).await;
             broker.sql(jump, ()).await?;

@@ -346,7 +346,7 @@ pub(crate) fn a_claim_that_grows_old_takes_no_connection_from_its_own_caller(sto
         let holder = broker.begin().await?;
         holder.sql("CREATE TABLE noted (n int)", ()).await?;
         let (tx, ..) = received(&broker).await?;
-        // The claim, old at once, waits for the connection; then its transaction waits for it too.
+        // The claim, old at once, leaves the only connection to others; its transaction waits for it.
         for _ in 0..20 {
             assert_eq!(scene.number(CLAIMED), 1);
             tokio::task::yield_now().await;

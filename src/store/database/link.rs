@@ -213,7 +213,8 @@ pub trait Driver: Send + Sync + 'static {
     /// clean. Waits for one up to the pool's limit, then fails with 60032.
     fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
 
-    /// A link from the pool, if another one stays free; `None` if not. For work that can wait, so that callers do not wait for it.
+    /// A link from the pool, if another one stays free; `None` if not. For work that can wait, so that callers do not wait for it: that
+    /// of old claims. By default the same as [`Self::take`], because only PostgreSQL's transactions claim.
     fn take_spare(&self) -> BoxFuture<'_, Result<Option<Box<dyn Link>>>> {
         Box::pin(async { Ok(Some(self.take().await?)) })
     }
