@@ -1,8 +1,12 @@
 //! Receives and commits of transactions that do nothing but receive once, batched over all callers.
 //!
-//! Two sessions of the server claim messages for all of them. A claim shows messages and takes none: its session holds the
+//! A session of the server claims messages for all of them, and a second one if they are many. A claim shows messages and takes none: its session holds the
 //! lock of their group, in shared mode. The commit takes the messages, in one transaction for all callers. A
 //! transaction that does more takes its messages on a connection of its own first ([`Database::take_over`]).
+//!
+//! Claims and commits take turns, so that callers whose transactions are as short come to go together: a batch costs the server
+//! as much as some fifteen of its messages. Eight callers that receive one and commit went in batches of 2 on two sessions, and do so in
+//! batches of 8 now, twice as fast.
 
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
@@ -17,7 +21,6 @@ use crate::store::database::calls::rows::{Row, notices_in};
 use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Link, Linked};
 use crate::store::database::notifications::notice::Notices;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -76,26 +79,31 @@ impl Item for Request {
     fn key(&self) -> Option<Uuid> {
         None
     }
+
+    fn kind(&self) -> usize {
+        usize::from(matches!(self, Self::Claim { .. }))
+    }
 }
 
 /// The sessions that claim.
 pub(in crate::store::database) struct ClaimDesks {
-    all: [ClaimDesk; DESKS],
-    next: AtomicUsize,
+    all: [ClaimDesk; 2],
 }
 
-/// While the server serves one, the other gathers.
-const DESKS: usize = 2;
+/// The requests that a desk has before claims go to the next one. On two processors 64 callers are a tenth slower with two sessions; where
+/// the server has more, one session would be the bound of many callers.
+const MANY_REQUESTS: usize = 128;
 
 impl ClaimDesks {
     pub(in crate::store::database) fn new(active: &ActiveBatchers) -> Self {
-        Self { all: std::array::from_fn(|_| ClaimDesk::new(active.clone())), next: AtomicUsize::new(0) }
+        Self { all: std::array::from_fn(|_| ClaimDesk::new(active.clone())) }
     }
 
-    /// The place of an idle desk, or each in turn.
+    /// The place of the first desk that has not many requests; otherwise of that which has the fewest.
     fn place(&self) -> usize {
-        let idle = self.all.iter().position(|desk| desk.batcher.is_idle());
-        idle.unwrap_or_else(|| self.next.fetch_add(1, Relaxed) % DESKS)
+        let requests = self.all.each_ref().map(|desk| desk.batcher.items());
+        let free = requests.iter().position(|requests| *requests < MANY_REQUESTS);
+        free.or_else(|| (0..requests.len()).min_by_key(|place| requests[*place])).unwrap_or(0)
     }
 
     fn are_idle(&self) -> bool {
@@ -109,6 +117,10 @@ impl ClaimDesks {
         }
     }
 }
+
+/// The most groups that a session claims at once; RECEIVE serves more callers. Each takes two places in the server's table of locks,
+/// which has some 7,000 by default, and a table that is full ends the session with all its claims.
+const MOST_CLAIMS: usize = 1000;
 
 /// A session that claims, and the requests to it.
 struct ClaimDesk {
@@ -258,12 +270,13 @@ impl Database {
     async fn run_desk(self: Arc<Self>, desk: usize, mut batch: Vec<Request>) {
         while !batch.is_empty() {
             let asked = batch.len();
-            self.serve_desk(desk, batch).await;
-            batch = self.desks.all[desk].batcher.next(asked).await;
+            let others = self.serve_desk(desk, batch).await;
+            batch = self.desks.all[desk].batcher.next_beside(asked, others).await;
         }
     }
 
-    async fn serve_desk(self: &Arc<Self>, place: usize, batch: Vec<Request>) {
+    /// Does what was asked; gives how many other requests waited when it was done, before the callers had their answers.
+    async fn serve_desk(self: &Arc<Self>, place: usize, batch: Vec<Request>) -> usize {
         let desk = &self.desks.all[place];
         let mut kept = desk.link.lock().await;
         let mut work = Flight::of(batch);
@@ -279,7 +292,7 @@ impl Database {
         }
         let session = desk.state().session;
         work.drop_lost(kept.is_some().then_some(session));
-        let Some(link) = kept.as_mut().filter(|_| !work.is_empty()) else { return };
+        let Some(link) = kept.as_mut().filter(|_| !work.is_empty()) else { return 0 };
         let claimed: Vec<Uuid> = {
             let mut state = desk.state();
             work.ending().for_each(|held| {
@@ -287,7 +300,12 @@ impl Database {
             });
             state.groups.iter().copied().collect()
         };
+        work.keep_claims(MOST_CLAIMS.saturating_sub(claimed.len()));
+        if work.is_empty() {
+            return 0;
+        }
         let answers = link.calls(work.calls(self, &claimed)).await;
+        let others = desk.batcher.waiting();
         let mut is_lost = match answers {
             Ok(answers) => self.deal_out(work, answers.into_iter(), (place, session)).await,
             Err(failure) => {
@@ -301,6 +319,7 @@ impl Database {
             *kept = None;
             desk.lose_session();
         }
+        others
     }
 
     /// Answers the callers; gives whether the session must not be used any more.
@@ -454,6 +473,18 @@ impl Flight {
         if session.is_none() {
             self.claims.clear();
         }
+    }
+
+    /// Leaves the receives above so many to RECEIVE.
+    fn keep_claims(&mut self, most: usize) {
+        let mut left = most;
+        for asked in self.claims.values_mut() {
+            for refused in asked.drain(left.min(asked.len())..) {
+                let _ = refused.answer.send(Claimed::General);
+            }
+            left -= asked.len();
+        }
+        self.claims.retain(|_, asked| !asked.is_empty());
     }
 
     /// The claims that end with this flight.

@@ -57,6 +57,10 @@ impl Item for Asked {
     fn key(&self) -> Option<Uuid> {
         None
     }
+
+    fn kind(&self) -> usize {
+        0
+    }
 }
 
 impl Asked {

@@ -94,6 +94,10 @@ impl Item for Asked {
     fn key(&self) -> Option<Uuid> {
         None
     }
+
+    fn kind(&self) -> usize {
+        0
+    }
 }
 
 /// The batches of work queues.

@@ -38,6 +38,10 @@ impl Item for Receiving {
     fn key(&self) -> Option<Uuid> {
         None
     }
+
+    fn kind(&self) -> usize {
+        0
+    }
 }
 
 /// One batch in this many begins at the first row of the claim index.

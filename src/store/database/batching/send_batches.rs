@@ -44,6 +44,10 @@ impl Item for Sending {
     fn key(&self) -> Option<Uuid> {
         Some(self.handle.0)
     }
+
+    fn kind(&self) -> usize {
+        0
+    }
 }
 
 impl Sending {
