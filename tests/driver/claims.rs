@@ -283,6 +283,41 @@ pub(crate) fn a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive(
     });
 }
 
+pub(crate) fn a_process_claims_so_many_messages_and_receive_serves_more(store: Store) {
+    const CLAIMS: usize = 1000;
+    const MORE: usize = 3;
+    on(store, |scene| async move {
+        let mut begun = tokio::task::JoinSet::new();
+        for _ in 0..CLAIMS + MORE {
+            let broker = scene.broker.clone();
+            begun.spawn(async move {
+                let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await?;
+                broker.send(dialog, "Word", "a").await
+            });
+        }
+        while let Some(sent) = begun.join_next().await {
+            sent.unwrap()?;
+        }
+        let mut transactions = Vec::new();
+        while transactions.len() < CLAIMS + MORE {
+            let mut received_at_once = tokio::task::JoinSet::new();
+            for _ in 0..(CLAIMS + MORE - transactions.len()).min(60) {
+                let broker = scene.broker.clone();
+                received_at_once.spawn(async move { received(&broker).await });
+            }
+            while let Some(given) = received_at_once.join_next().await {
+                transactions.push(given.unwrap()?.0);
+            }
+        }
+        assert_eq!((scene.number(CLAIMED), scene.number(OPEN)), (CLAIMS as i64, MORE as i64));
+        for tx in transactions {
+            tx.commit().await?;
+        }
+        assert_eq!((scene.number(UNREAD), scene.number(CLAIMED)), (0, 0));
+        Ok(())
+    });
+}
+
 pub(crate) fn many_callers_of_two_processes_receive_each_message_once(store: Store) {
     const MESSAGES: usize = 600;
     on(store, |scene| async move {

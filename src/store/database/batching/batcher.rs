@@ -25,10 +25,14 @@ const MANY_ITEMS: usize = 128;
 /// more than 16.
 const MOST_YIELDS: usize = 16;
 
-/// The most batches of a batcher under way at once if they take long, and how long that is. Such batches wait for the disk of
-/// the server, and its syncs are shared by all that wait for one; more batches cost no more of them.
-const MOST_SLOW_BATCHES: usize = 8;
-const SLOW: Duration = Duration::from_millis(1);
+/// The most batches of a batcher under way at once if they take long, and how long that is. They wait for the disk of the server, or one that is
+/// a single call for the lock of a group.
+const MOST_SLOW_BATCHES: usize = 2;
+const SLOW: Duration = Duration::from_millis(5);
+
+/// The same for batches that share syncs: more of them cost the disk no more.
+const MOST_SHARING_BATCHES: usize = 8;
+const SLOW_SHARING: Duration = Duration::from_millis(1);
 
 /// The number of batchers of one store that have items under way.
 pub(in crate::store::database) type ActiveBatchers = Arc<AtomicUsize>;
@@ -54,8 +58,9 @@ pub(in crate::store::database) struct Batcher<I> {
     gathered: Mutex<Gathered<I>>,
     active: ActiveBatchers,
     gathering: Gathering,
-    /// After so long without a departure a further batch may leave; `None`: never.
-    slow_after: Option<Duration>,
+    /// So many batches may be under way if none has left for so long.
+    most_if_slow: usize,
+    slow_after: Duration,
     /// No two batches are under way at once.
     is_one_at_a_time: bool,
 }
@@ -90,6 +95,8 @@ struct Gathered<I> {
     has_lone: bool,
     /// The kind of the last batch.
     last_kind: usize,
+    /// The items that waited when the last batch was done.
+    others: usize,
 }
 
 impl<I: Item> Gathered<I> {
@@ -150,10 +157,12 @@ impl<I: Item> Batcher<I> {
                 is_gathering: false,
                 has_lone: false,
                 last_kind: 0,
+                others: 0,
             }),
             active,
             gathering: Gathering::default(),
-            slow_after: None,
+            most_if_slow: MOST_SLOW_BATCHES,
+            slow_after: SLOW,
             is_one_at_a_time: false,
         }
     }
@@ -161,12 +170,14 @@ impl<I: Item> Batcher<I> {
     /// Lets one batch leave at a time, for batches that share one connection.
     pub(in crate::store::database) fn one_at_a_time(mut self) -> Self {
         self.is_one_at_a_time = true;
+        self.most_if_slow = 1;
         self
     }
 
-    /// Lets more batches leave if those under way take long.
+    /// Lets more batches leave, and earlier, if those under way take long.
     pub(in crate::store::database) fn sharing_syncs(mut self) -> Self {
-        self.slow_after = Some(SLOW);
+        self.most_if_slow = MOST_SHARING_BATCHES;
+        self.slow_after = SLOW_SHARING;
         self
     }
 
@@ -176,19 +187,25 @@ impl<I: Item> Batcher<I> {
         self
     }
 
-    /// Adds an item; returns the batch that leaves at once: the item alone as in [`Batcher::enter`], or all items that
-    /// a test waited for.
+    /// Adds an item; returns the batch that leaves at once, with it or without. Then [`Batcher::next`] must be called when it is done. If it is
+    /// empty, the item is kept until a later `next`.
     pub(in crate::store::database) fn come(&self, item: I) -> Vec<I> {
-        if self.gathering.wanted() == 0 {
-            return Vec::from_iter(self.enter(item));
-        }
         let mut gathered = self.gathered();
         gathered.items.push_back(item);
+        if self.gathering.wanted() == 0 && !self.has_place(&gathered) {
+            return Vec::new();
+        }
         let batch = self.batch(&mut gathered);
         if !batch.is_empty() {
             self.note_departure(&mut gathered, batch.len());
         }
         batch
+    }
+
+    /// Whether one more batch may leave.
+    fn has_place(&self, gathered: &Gathered<I>) -> bool {
+        gathered.under_way < self.most_under_way(gathered, gathered.known())
+            || self.is_slow(gathered, gathered.under_way)
     }
 
     /// Takes the items that can go together now; none while a test waits for more of them.
@@ -213,9 +230,7 @@ impl<I: Item> Batcher<I> {
         }
         let mut gathered = self.gathered();
         gathered.items.push_back(item);
-        let has_place = gathered.under_way < self.most_under_way(&gathered, gathered.known())
-            || self.is_slow(&gathered, gathered.under_way);
-        if gathered.is_gathering || !has_place {
+        if gathered.is_gathering || !self.has_place(&gathered) {
             return Coming::Waits;
         }
         // A caller alone: to gather costs it 16 rounds of the runtime, some 30 us of the 300 of a call. If others come, they gather.
@@ -251,21 +266,7 @@ impl<I: Item> Batcher<I> {
 
     /// Whether the batches under way take so long that another may leave beside so many others.
     fn is_slow(&self, gathered: &Gathered<I>, others: usize) -> bool {
-        others < MOST_SLOW_BATCHES && self.slow_after.is_some_and(|slow| gathered.last_departure.elapsed() >= slow)
-    }
-
-    /// Returns the item if it may go at once; then [`Batcher::next`] must be called when it is done. Otherwise the item
-    /// is kept until a later `next`.
-    pub(in crate::store::database) fn enter(&self, item: I) -> Option<I> {
-        let mut gathered = self.gathered();
-        if gathered.under_way < self.most_under_way(&gathered, gathered.known() + 1) && !gathered.is_under_way(&item) {
-            self.note_departure(&mut gathered, 1);
-            gathered.keys_under_way.extend(item.key());
-            gathered.last_kind = item.kind();
-            return Some(item);
-        }
-        gathered.items.push_back(item);
-        None
+        others < self.most_if_slow && gathered.last_departure.elapsed() >= self.slow_after
     }
 
     /// The next batch, in the place of `back` items that have just come back. Empty if no item waits, or if another
@@ -275,22 +276,7 @@ impl<I: Item> Batcher<I> {
     /// A caller that misses a batch waits for the whole next one, and a batch costs as much as nearly twenty of its
     /// items. Of 64 callers 28 go together with this, 24 without, and throughput is a tenth higher.
     pub(in crate::store::database) async fn next(&self, back: usize) -> Vec<I> {
-        self.next_beside(back, 0).await
-    }
-
-    /// The items that wait or are under way.
-    pub(in crate::store::database) fn items(&self) -> usize {
-        self.gathered().known()
-    }
-
-    /// The items that wait.
-    pub(in crate::store::database) fn waiting(&self) -> usize {
-        self.gathered().items.len()
-    }
-
-    /// As [`Batcher::next`], if so many others waited when the answers of the items that are back had not been given: the next batch
-    /// waits for as many items as both are.
-    pub(in crate::store::database) async fn next_beside(&self, back: usize, others: usize) -> Vec<I> {
+        let others = std::mem::take(&mut self.gathered().others);
         // For a caller alone nothing is to be gathered. In a runtime with nothing else to do each yield wakes another thread in vain:
         // without them a lone RECEIVE in a transaction is a fifth faster.
         let yields = if self.gathered().items_under_way + others > 1 { MOST_YIELDS } else { 0 };
@@ -303,6 +289,18 @@ impl<I: Item> Batcher<I> {
             }
         }
         self.take_place(back)
+    }
+
+    /// The items that wait or are under way.
+    pub(in crate::store::database) fn items(&self) -> usize {
+        self.gathered().known()
+    }
+
+    /// A batch is done, and its callers do not have their answers yet: [`Batcher::next`] waits for as many items as they are, beside those that
+    /// wait now.
+    pub(in crate::store::database) fn is_done(&self) {
+        let mut gathered = self.gathered();
+        gathered.others = gathered.items.len();
     }
 
     /// The item of a caller alone is back. Called before the caller gets its answer, so that its next item leaves alone too. It was
@@ -400,6 +398,12 @@ mod tests {
 
         fn kind(&self) -> usize {
             self.kind
+        }
+    }
+
+    impl Batcher<TestItem> {
+        fn enter(&self, item: TestItem) -> Option<TestItem> {
+            self.come(item).pop()
         }
     }
 
@@ -551,7 +555,7 @@ mod tests {
     #[tokio::test]
     async fn slow_batches_are_joined_by_others() {
         let _limit = crate::testing::limit();
-        let batcher = Batcher { slow_after: Some(Duration::ZERO), ..Batcher::new(active()) };
+        let batcher = Batcher { slow_after: Duration::ZERO, ..Batcher::new(active()).sharing_syncs() };
         assert_eq!(batcher.join(item(1)), Coming::Gathers);
         assert_eq!(batcher.join(item(2)), Coming::Waits, "it goes with the first");
         assert_eq!(names(&batcher.gather().await), [1, 2]);
@@ -631,8 +635,8 @@ mod tests {
         assert!(batcher.enter(item(0)).is_some());
         come(&batcher, 40);
         tokio::task::yield_now().await;
-        assert_eq!(batcher.waiting(), 8);
-        assert_eq!(batcher.next_beside(1, 39).await.len(), 40);
+        batcher.is_done();
+        assert_eq!(batcher.next(1).await.len(), 16, "8 waited, and one is back");
     }
 
     #[tokio::test]

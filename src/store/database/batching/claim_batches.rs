@@ -270,13 +270,12 @@ impl Database {
     async fn run_desk(self: Arc<Self>, desk: usize, mut batch: Vec<Request>) {
         while !batch.is_empty() {
             let asked = batch.len();
-            let others = self.serve_desk(desk, batch).await;
-            batch = self.desks.all[desk].batcher.next_beside(asked, others).await;
+            self.serve_desk(desk, batch).await;
+            batch = self.desks.all[desk].batcher.next(asked).await;
         }
     }
 
-    /// Does what was asked; gives how many other requests waited when it was done, before the callers had their answers.
-    async fn serve_desk(self: &Arc<Self>, place: usize, batch: Vec<Request>) -> usize {
+    async fn serve_desk(self: &Arc<Self>, place: usize, batch: Vec<Request>) {
         let desk = &self.desks.all[place];
         let mut kept = desk.link.lock().await;
         let mut work = Flight::of(batch);
@@ -292,7 +291,7 @@ impl Database {
         }
         let session = desk.state().session;
         work.drop_lost(kept.is_some().then_some(session));
-        let Some(link) = kept.as_mut().filter(|_| !work.is_empty()) else { return 0 };
+        let Some(link) = kept.as_mut().filter(|_| !work.is_empty()) else { return };
         let claimed: Vec<Uuid> = {
             let mut state = desk.state();
             work.ending().for_each(|held| {
@@ -302,10 +301,10 @@ impl Database {
         };
         work.keep_claims(MOST_CLAIMS.saturating_sub(claimed.len()));
         if work.is_empty() {
-            return 0;
+            return;
         }
         let answers = link.calls(work.calls(self, &claimed)).await;
-        let others = desk.batcher.waiting();
+        desk.batcher.is_done();
         let mut is_lost = match answers {
             Ok(answers) => self.deal_out(work, answers.into_iter(), (place, session)).await,
             Err(failure) => {
@@ -319,7 +318,6 @@ impl Database {
             *kept = None;
             desk.lose_session();
         }
-        others
     }
 
     /// Answers the callers; gives whether the session must not be used any more.

@@ -60,6 +60,16 @@ struct VerbBatcher {
 }
 
 impl VerbBatcher {
+    /// What that batch goes as.
+    fn key_of(&self, batch: &[Asked]) -> &BatchKey {
+        if batch.iter().any(Asked::is_completion) { &BatchKey::Complete } else { &self.key }
+    }
+
+    /// Whether this goes as a batch also if it is alone.
+    fn searches_long(&self, asked: &Asked) -> bool {
+        !asked.is_completion() && self.search().is_long()
+    }
+
     fn search(&self) -> MutexGuard<'_, SearchStart> {
         self.search.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,7 +106,13 @@ impl Item for Asked {
     }
 
     fn kind(&self) -> usize {
-        0
+        usize::from(self.is_completion())
+    }
+}
+
+impl Asked {
+    fn is_completion(&self) -> bool {
+        matches!(self.unit[..], [Verb::Work(WorkVerb::Complete { .. })])
     }
 }
 
@@ -105,12 +121,43 @@ pub(in crate::store::database) struct JobBatches {
     active: ActiveBatchers,
     gathering: Gathering,
     batchers: DashMap<BatchKey, Arc<VerbBatcher>>,
+    takes: Mutex<LastTakes>,
 }
+
+/// The batcher of the last takes, and how many came to it one after the other.
+#[derive(Default)]
+struct LastTakes {
+    batcher: Option<Arc<VerbBatcher>>,
+    count: u32,
+}
+
+/// So many takes in a row go to one batcher before completions do too.
+const TAKES_IN_A_ROW: u32 = 8;
 
 impl JobBatches {
     /// All of them count in `active`.
     pub(in crate::store::database) fn new(active: ActiveBatchers, gathering: Gathering) -> Self {
-        Self { active, gathering, batchers: DashMap::default() }
+        Self { active, gathering, batchers: DashMap::default(), takes: Mutex::default() }
+    }
+
+    /// The batcher of that key. Completions go with the takes of a process that takes in one way only: the two take turns, so callers that
+    /// take and complete come to do so together. Side by side, 8 callers went in batches of four.
+    fn batcher_for(&self, key: BatchKey) -> Arc<VerbBatcher> {
+        if !matches!(key, BatchKey::Take(..) | BatchKey::Complete) {
+            return self.verb_batcher(key);
+        }
+        let mut takes = self.takes.lock().unwrap_or_else(PoisonError::into_inner);
+        if key == BatchKey::Complete {
+            let only = takes.batcher.clone().filter(|_| takes.count >= TAKES_IN_A_ROW);
+            return only.unwrap_or_else(|| self.verb_batcher(key));
+        }
+        if let Some(last) = takes.batcher.clone().filter(|last| last.key == key) {
+            takes.count = takes.count.saturating_add(1);
+            return last;
+        }
+        let batcher = self.verb_batcher(key);
+        *takes = LastTakes { batcher: Some(batcher.clone()), count: 1 };
+        batcher
     }
 
     fn verb_batcher(&self, key: BatchKey) -> Arc<VerbBatcher> {
@@ -201,7 +248,7 @@ impl Database {
             BatchKey::Take(queue, job_type) if self.is_limited(&queue) => BatchKey::TakeInLine(queue, job_type),
             key => key,
         };
-        let verb_batcher = self.jobs.verb_batcher(key);
+        let verb_batcher = self.jobs.batcher_for(key);
         let (_here, caller) = caller::present();
         let (answer, answered) = oneshot::channel();
         match verb_batcher.batcher.join(Asked { unit, claimant, caller, answer, _work: work }) {
@@ -243,8 +290,10 @@ impl Database {
         while !batch.is_empty() {
             let asked = batch.len();
             match asked {
-                1 if !verb_batcher.search().is_long() => self.ask_one_by_one(batch).await,
-                _ if self.holds_the_line_for_long(&verb_batcher.key, &batch) => self.ask_one_by_one(batch).await,
+                1 if !verb_batcher.searches_long(&batch[0]) => self.ask_one_by_one(batch).await,
+                _ if self.holds_the_line_for_long(verb_batcher.key_of(&batch), &batch) => {
+                    self.ask_one_by_one(batch).await
+                }
                 _ => self.ask_together(&verb_batcher, batch).await,
             }
             batch = verb_batcher.batcher.next(asked).await;
@@ -253,7 +302,7 @@ impl Database {
 
     /// Does the unit of a caller alone.
     async fn run_alone(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, asked: Asked) {
-        if verb_batcher.search().is_long() {
+        if verb_batcher.searches_long(&asked) {
             self.ask_together(&verb_batcher, vec![asked]).await;
             return verb_batcher.batcher.lone_is_back();
         }
@@ -285,8 +334,9 @@ impl Database {
 
     /// Does a batch in one call; gives what the server has left for calls of their own.
     async fn ask_once_together(self: &Arc<Self>, verb_batcher: &VerbBatcher, mut batch: Vec<Asked>) -> Vec<Asked> {
-        let (key, mut tries) = (&verb_batcher.key, Retry::default());
-        let (start, began) = (verb_batcher.search().next(Instant::now()), Instant::now());
+        let (key, mut tries) = (verb_batcher.key_of(&batch), Retry::default());
+        let began = Instant::now();
+        let start = if *key == BatchKey::Complete { None } else { verb_batcher.search().next(began) };
         let rows = loop {
             let failure = match self.call_together(key, &mut batch, start).await {
                 Ok(rows) => break rows,
@@ -297,6 +347,7 @@ impl Database {
                 return Vec::new();
             }
         };
+        verb_batcher.batcher.is_done();
         self.publish_local(&notices_in(&rows), batch.len()).await;
         if !matches!(key, BatchKey::Push(_) | BatchKey::Complete) {
             self.jobs_were_asked_for();
@@ -566,4 +617,25 @@ fn place(row: &SqlRow, count: usize) -> Result<usize> {
     let item = Row(row).int("item")?;
     let place = usize::try_from(item).ok().filter(|place| *place < count);
     place.ok_or_else(|| damaged(format!("a batch of {count} verbs gives an answer to item {item}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completions_go_with_the_takes_of_a_process_that_takes_in_one_way() {
+        let jobs = JobBatches::new(ActiveBatchers::default(), Gathering::default());
+        let take = |queue: &str| jobs.batcher_for(BatchKey::Take(queue.to_owned(), None));
+        let completes_with = |batcher: &Arc<VerbBatcher>| Arc::ptr_eq(&jobs.batcher_for(BatchKey::Complete), batcher);
+        let first = take("first");
+        assert!(!completes_with(&first), "it may have taken from another one before");
+        for _ in 1..TAKES_IN_A_ROW {
+            assert!(Arc::ptr_eq(&take("first"), &first));
+        }
+        assert!(completes_with(&first));
+        let second = take("second");
+        assert!(!completes_with(&first) && !completes_with(&second), "it takes in two ways");
+        assert_eq!(jobs.batcher_for(BatchKey::Complete).key, BatchKey::Complete);
+    }
 }
