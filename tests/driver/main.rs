@@ -147,6 +147,7 @@ fn main() -> ExitCode {
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks
             a_rollback_counts_once_although_another_session_holds_one_of_its_groups
+            rollbacks_that_are_counted_at_once_turn_a_queue_off
             rollbacks_count_without_a_note_made_at_once
             a_commit_that_a_deferred_constraint_refuses_is_a_rollback;
         Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made

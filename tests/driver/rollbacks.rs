@@ -5,6 +5,7 @@ use crate::stage::{SOON, url};
 use dialoq::internals::store::database::link::Driver;
 use dialoq::internals::store::postgres::PostgresDriver;
 use dialoq::{Act, Broker};
+use std::time::Duration;
 
 const SCRIPT: &str = "
     CREATE MESSAGE TYPE [Word] VALIDATION = NONE; CREATE CONTRACT [Talk] ([Word] SENT BY ANY);
@@ -12,6 +13,8 @@ const SCRIPT: &str = "
     CREATE SERVICE [Asker] ON QUEUE asker; CREATE SERVICE [Server] ON QUEUE server ([Talk]);";
 const IS_ON: &str = "SELECT is_receive_enabled FROM dialoq.service_queue WHERE name = 'server'";
 const COUNTED: &str = "SELECT count(*) FROM dialoq.queue_rollback";
+/// How long a count waits for another one of its queue.
+const TURN: Duration = Duration::from_millis(100);
 
 fn on<F: Future<Output = dialoq::Result<()>>>(store: Store, test: impl FnOnce(Database, Broker) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -182,6 +185,35 @@ pub(crate) fn a_rollback_counts_once_although_another_session_holds_one_of_its_g
         other.script("ROLLBACK").await.unwrap();
         database.sql("SELECT * FROM dialoq.tick(500)");
         assert_eq!((database.sql(COUNTED), database.sql(noted)), ("1".to_owned(), "0".to_owned()));
+        Ok(())
+    });
+}
+
+/// Two processes count the fourth and the fifth rollback, and none sees the row of the other.
+pub(crate) fn rollbacks_that_are_counted_at_once_turn_a_queue_off(store: Store) {
+    on(store, |database, broker| async move {
+        broker.close().await?;
+        let count = "SELECT dialoq.count_against(q.queue_id, '{}') FROM dialoq.service_queue AS q WHERE q.name = 'server';";
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut one = driver.dedicated().await?;
+        let until = std::time::Instant::now() + SOON;
+        while database.sql(IS_ON) == "t" {
+            assert!(std::time::Instant::now() < until, "the queue stays on after five rollbacks");
+            database.sql(&format!("DELETE FROM dialoq.queue_rollback; {count} {count} {count}"));
+            let mut other = driver.dedicated().await?;
+            one.script(&format!("BEGIN; {count}")).await.unwrap();
+            let counting = tokio::spawn(async move {
+                let began = std::time::Instant::now();
+                other.script(count).await.unwrap();
+                began.elapsed()
+            });
+            tokio::time::sleep(TURN * 6 / 10).await;
+            let has_counted = counting.is_finished();
+            one.script("COMMIT").await.unwrap();
+            let took = counting.await.unwrap();
+            // On a slow machine it has gone on without its turn.
+            assert!(!has_counted || took >= TURN, "it does not wait for its turn: {took:?}");
+        }
         Ok(())
     });
 }

@@ -2,8 +2,9 @@
 -- it marks it, so takes by different techniques may run at the same time.
 -- Takes, Gives, Errors, Locks: see each function
 
--- Lets the takes of a queue choose their jobs one after the other, to the end of the transaction, which is short. Every role that
--- may connect could hold the lock, so after 100 ms a take goes on without it: no job goes to two readers, because rows are locked too.
+-- Lets the takes of a work queue choose their jobs one after the other, or the rollbacks of a queue be counted so, to the end of the
+-- transaction, which is short. Every role that may connect could hold the lock, so after 100 ms a take goes on without it: no job goes
+-- to two readers, because rows are locked too. So does a count.
 CREATE OR REPLACE FUNCTION dialoq.line_up(p_queue_id integer) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

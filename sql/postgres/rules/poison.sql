@@ -140,6 +140,8 @@ BEGIN
         END LOOP;
         RETURN v_notices;
     END IF;
+    -- Two sessions that count at once do not see each other's row: after the fifth rollback the queue would stay on.
+    PERFORM dialoq.line_up(p_queue_id);
     INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
     IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= dialoq.poison_rollbacks() THEN
         v_notices := concat_ws(' ', v_notices, nullif(dialoq.disable_queue(p_queue_id), ''));

@@ -3,7 +3,8 @@
 -- Takes: the attempt id; why it was rolled back (NULL: not known), for messages that become dead letters by this
 -- Gives: notices
 -- Errors: 60026
--- Locks: its groups if the queue has quarantine or a retry policy, without waiting; the definitions if a queue is disabled by this, 250 ms at most
+-- Locks: its groups if the queue has quarantine or a retry policy, without waiting; otherwise the count of the queue, 100 ms at most; the
+--     definitions if a queue is disabled by this, 250 ms at most
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.count_rollback(p_attempt_id uuid, p_reason text DEFAULT NULL)
 RETURNS TABLE (notices text)
