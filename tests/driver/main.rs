@@ -94,6 +94,7 @@ fn main() -> ExitCode {
             a_message_under_way_to_a_conversation_that_moves_is_seen_by_polls_and_notes
             a_conversation_that_moves_again_waits_for_its_last_recheck a_message_under_way_to_a_service_that_moves_outlives_its_queue
             a_message_of_a_service_that_moves_outlives_its_queue_in_a_turn_of_the_generations
+            a_dropped_queue_leaves_no_row_of_a_message_under_way
             a_message_under_way_waits_for_no_other_transaction a_message_under_way_is_found_behind_many_requests
             a_message_under_way_to_a_service_that_moves_waits_for_no_other_transaction
             a_message_under_way_is_found_by_an_idle_process
@@ -147,7 +148,7 @@ fn main() -> ExitCode {
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks
             a_rollback_counts_once_although_another_session_holds_one_of_its_groups
-            rollbacks_that_are_counted_at_once_turn_a_queue_off
+            rollbacks_that_are_counted_at_once_turn_a_queue_off a_dropped_queue_leaves_no_rollbacks
             rollbacks_count_without_a_note_made_at_once
             a_commit_that_a_deferred_constraint_refuses_is_a_rollback;
         Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made

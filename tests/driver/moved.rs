@@ -184,6 +184,24 @@ pub(crate) fn a_message_under_way_to_a_service_that_moves_outlives_its_queue(sto
     });
 }
 
+/// A SEND that is open while the service and its queue are dropped announces its message to a queue that is gone.
+pub(crate) fn a_dropped_queue_leaves_no_row_of_a_message_under_way(store: Store) {
+    on(store, |broker, client, _| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "0").await.unwrap();
+        broker.receive("server").await.unwrap().expect("the first message makes the target");
+        let sender = broker.begin().await.unwrap();
+        sender.send(handle, "//t/Word", "1").await.unwrap();
+        broker.execute("DROP SERVICE [//t/Server]; DROP QUEUE server").await.unwrap();
+        sender.commit().await.unwrap();
+        recheck(&client).await;
+        let left = "SELECT (SELECT count(*) FROM dialoq.queue_message) + (SELECT count(*) FROM dialoq.ready_group AS r
+            WHERE NOT EXISTS (SELECT FROM dialoq.service_queue AS q WHERE q.queue_id = r.queue_id))";
+        // The Error to the sender stays.
+        assert_eq!(client.query_one(left, &[]).await.unwrap().get::<_, i64>(0), 1);
+    });
+}
+
 /// The row that announces such a message is on its way to the next generation while the service moves, or while the queue is dropped.
 pub(crate) fn a_message_of_a_service_that_moves_outlives_its_queue_in_a_turn_of_the_generations(store: Store) {
     on(store, |broker, client, database| async move {

@@ -218,6 +218,17 @@ pub(crate) fn rollbacks_that_are_counted_at_once_turn_a_queue_off(store: Store) 
     });
 }
 
+/// What is left of a dropped queue would be read by each commit of a claim of every other queue.
+pub(crate) fn a_dropped_queue_leaves_no_rollbacks(store: Store) {
+    on(store, |database, broker| async move {
+        roll_back(&broker, "server").await?;
+        assert_eq!(database.sql(COUNTED), "1");
+        broker.execute("DROP SERVICE [Server]; DROP QUEUE server").await?;
+        assert_eq!(database.sql(COUNTED), "0");
+        broker.close().await
+    });
+}
+
 /// Receives and commits until the process notes a RECEIVE only if its transaction stays open.
 async fn receive_often(broker: &Broker) -> dialoq::Result<()> {
     for _ in 0..300 {

@@ -129,6 +129,7 @@ BEGIN
     WHERE r.queue_id = p_queue_id AND NOT EXISTS (
         SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = r.conversation_group_id AND s.queue_id <> p_queue_id);
+    PERFORM dialoq.forget_rollbacks(p_queue_id);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_queue_id::text));
 END
 $$;

@@ -260,6 +260,12 @@ BEGIN
     END LOOP;
     DELETE FROM dialoq.queue_message AS m
     WHERE NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = m.endpoint_id);
+    -- No RECEIVE comes to the row of an ended conversation in a queue that was dropped.
+    DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM dialoq.ready_group AS f
+        WHERE NOT EXISTS (SELECT FROM dialoq.service_queue AS q WHERE q.queue_id = f.queue_id)
+            AND NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = f.conversation_group_id)
+        FOR UPDATE SKIP LOCKED));
     is_done := is_done AND v_count < 500 AND NOT EXISTS (
         SELECT FROM dialoq.ready_group AS r
         JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = r.conversation_group_id
