@@ -225,6 +225,13 @@ pub(crate) fn a_take_does_not_read_the_backlog_of_a_key_that_is_held_up(store: S
             assert_eq!(rows.len(), found, "{take}");
             assert!(read < 5_000, "{take} read {read} rows");
         }
+        // So does a poll, which comes while readers wait.
+        client.batch_execute("BEGIN").await.unwrap();
+        let before = rows_read(&client).await;
+        let ready: String = client.query_one("SELECT ready_queues FROM dialoq.poll()", &[]).await.unwrap().get(0);
+        let read = rows_read(&client).await - before;
+        client.batch_execute("ROLLBACK").await.unwrap();
+        assert!(!ready.is_empty() && read < 5_000, "a poll read {read} rows");
         let failed = broker.fail_job_then(&job, "no", AfterFailure::Dead).await.unwrap();
         assert_eq!(failed.name(), "dead");
         assert_eq!(take(&broker, Some("a")).await.as_deref(), Some(""), "the next of its key");
