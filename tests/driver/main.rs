@@ -140,7 +140,8 @@ fn main() -> ExitCode {
             a_statement_cancelled_by_another_session_is_reported a_session_whose_statement_was_stopped_is_not_used_again
             the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed
             closing_does_not_wait_for_a_control_call_of_a_transaction the_isolation_that_a_database_sets_reaches_no_verb
-            the_server_notices_a_lost_host_soon a_limit_on_idle_sessions_ends_none_that_serves_no_caller;
+            the_server_notices_a_lost_host_soon a_limit_on_idle_sessions_ends_none_that_serves_no_caller
+            a_limit_on_transactions_ends_none_that_serves_no_caller;
         Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
             a_restored_copy_forgets_transactions_of_another_server
             an_unfinished_definition_does_not_stop_receivers

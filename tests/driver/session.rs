@@ -476,3 +476,17 @@ pub(crate) fn a_limit_on_idle_sessions_ends_none_that_serves_no_caller(store: St
         assert_eq!(listener.next().await.unwrap(), ["c"]);
     });
 }
+
+/// PostgreSQL 17 is the first that has this limit.
+pub(crate) fn a_limit_on_transactions_ends_none_that_serves_no_caller(store: Store) {
+    on(store, "", "", |stage| async move {
+        if stage.database.sql("SELECT current_setting('transaction_timeout', true) IS NULL") == "t" {
+            return;
+        }
+        let name = stage.database.sql("SELECT current_database()");
+        stage.database.sql(&format!("ALTER DATABASE {name} SET transaction_timeout = '300ms'"));
+        let driver = PostgresDriver::new(&url(stage.database.url())).unwrap();
+        let mut of_its_own = driver.dedicated().await.unwrap();
+        of_its_own.script("BEGIN; SELECT pg_sleep(0.6); COMMIT").await.expect("an installation takes longer");
+    });
+}
