@@ -99,6 +99,33 @@ pub(crate) fn the_first_take_after_a_fall_of_the_server_holds_up_no_other(store:
     });
 }
 
+/// A member that marks its call as a client's keeps the row of the mark locked for as long as its transaction is open.
+pub(crate) fn a_member_that_calls_itself_a_client_holds_up_no_take(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        for body in ["a", "b", "c"] {
+            broker.push_job("w", body).await.unwrap();
+        }
+        broker.close().await.unwrap();
+        // As after a fall of the server.
+        client.batch_execute("DELETE FROM dialoq.job_token_run; SET dialoq.client = 'marked'").await.unwrap();
+        let open = client.transaction().await.unwrap();
+        let take = "SELECT token FROM dialoq.take_jobs('w', p_has_lease => true) /* client */";
+        let first: i64 = open.query_one(take, &[]).await.unwrap().get(0);
+        let taken = async {
+            let broker = Broker::open(database.url()).await.unwrap();
+            let jobs = broker.take_jobs("w").await.unwrap();
+            // A tick reserves numbers too.
+            connect(database.url()).await.batch_execute("SELECT dialoq.tick()").await.unwrap();
+            broker.close().await.unwrap();
+            jobs[0].taken.token
+        };
+        let second = tokio::time::timeout(SOON, taken).await.expect("the open transaction holds it up");
+        assert!(second > first.cast_unsigned(), "{second} {first}");
+        open.rollback().await.unwrap();
+    });
+}
+
 /// The backend of a call whose connection was lost may commit after the transaction of the caller has ended.
 pub(crate) fn a_claim_that_commits_after_its_transaction_goes_back(store: Store) {
     on(store, |broker, client, _| async move {

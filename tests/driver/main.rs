@@ -190,7 +190,7 @@ fn main() -> ExitCode {
             no_reader_of_many_goes_away_empty_while_jobs_are_ready
             a_take_beside_a_transaction_that_stays_open_is_refused_or_waits;
         Postgres jobs_locks: locks_of_a_stranger_stop_no_work_queue a_stranger_keeps_no_job_of_a_dead_process
-            the_first_take_after_a_fall_of_the_server_holds_up_no_other a_worker_reports_again_while_another_session_holds_the_row
+            the_first_take_after_a_fall_of_the_server_holds_up_no_other a_member_that_calls_itself_a_client_holds_up_no_take a_worker_reports_again_while_another_session_holds_the_row
             a_claim_that_commits_after_its_transaction_goes_back a_take_that_stays_open_keeps_no_job_of_another
             a_unique_key_of_a_job_that_is_there_is_answered_at_once a_dropped_queue_of_a_restored_copy_is_cleared
             a_push_that_comes_too_late_keeps_no_job_of_its_key

@@ -56,7 +56,17 @@ BEGIN
         PERFORM dialoq.commit_durably();
         RETURN;
     END IF;
-    SELECT m.mark INTO v_mark FROM dialoq.job_token_mark AS m FOR UPDATE;
+    LOOP
+        SELECT m.mark INTO v_mark FROM dialoq.job_token_mark AS m FOR UPDATE SKIP LOCKED;
+        EXIT WHEN FOUND;
+        -- Another session does it. A member may call itself a client and keep its transaction open, so this goes on as plain SQL does,
+        -- once that session has raised the sequence after a fall.
+        IF v_ahead IS NOT NULL OR (SELECT s.last_value FROM dialoq.next_job_token AS s) >= (SELECT m.mark FROM dialoq.job_token_mark AS m) THEN
+            PERFORM dialoq.commit_durably();
+            RETURN;
+        END IF;
+        PERFORM pg_sleep(0.001);
+    END LOOP;
     -- Another session may have done it meanwhile.
     SELECT r.mark - s.last_value INTO v_ahead FROM dialoq.job_token_run AS r, dialoq.next_job_token AS s;
     IF v_ahead > 1000000 THEN
