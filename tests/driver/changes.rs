@@ -73,3 +73,37 @@ pub(crate) fn an_error_for_all_conversations_reaches_a_side_that_is_being_made(s
         assert_eq!(number(&client, "SELECT count(*) FROM dialoq.queue_message WHERE message_type_id = 1").await, 2);
     });
 }
+
+/// The open SEND relies on the row that announces the message before its own. With more than 500 conversations they are erased at once.
+pub(crate) fn a_queue_is_dropped_beside_an_open_send(store: Store) {
+    on(store, |broker, client, _| async move {
+        for conversations in [1, 501] {
+            let mut handles = Vec::new();
+            for _ in 0..conversations {
+                handles.push(dialog(&broker).await);
+            }
+            broker.send_many(&handles, "//t/Word", "0").await.unwrap();
+            let sender = broker.begin().await.unwrap();
+            sender.send(handles[0], "//t/Word", "1").await.unwrap();
+            let drop = broker.execute("DROP SERVICE [//t/Server]; DROP QUEUE server");
+            tokio::time::timeout(SOON, drop).await.expect("it waits for the open SEND").unwrap();
+            sender.commit().await.unwrap();
+            let left = "SELECT count(*) FROM dialoq.ready_group AS r
+                WHERE NOT EXISTS (SELECT FROM dialoq.service_queue AS q WHERE q.queue_id = r.queue_id)";
+            let gone = async {
+                while number(&client, left).await > 0 {
+                    client
+                        .batch_execute("UPDATE dialoq.recheck_queue SET noted_at = noted_at - interval '1 minute'")
+                        .await
+                        .unwrap();
+                    client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+                }
+            };
+            tokio::time::timeout(SOON, gone).await.expect("the row stays");
+            broker
+                .execute("CREATE QUEUE server; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk])")
+                .await
+                .unwrap();
+        }
+    });
+}

@@ -193,7 +193,8 @@ pub(crate) fn a_rollback_counts_once_although_another_session_holds_one_of_its_g
 pub(crate) fn rollbacks_that_are_counted_at_once_turn_a_queue_off(store: Store) {
     on(store, |database, broker| async move {
         broker.close().await?;
-        let count = "SELECT dialoq.count_against(q.queue_id, '{}') FROM dialoq.service_queue AS q WHERE q.name = 'server';";
+        let count =
+            "SELECT dialoq.count_against(q.queue_id, '{}') FROM dialoq.service_queue AS q WHERE q.name = 'server';";
         let driver = PostgresDriver::new(&url(database.url())).unwrap();
         let mut one = driver.dedicated().await?;
         let until = std::time::Instant::now() + SOON;

@@ -124,11 +124,13 @@ BEGIN
     )
     SELECT string_agg(DISTINCT 'q:' || m.queue_id::text, ' ') INTO v_notices FROM moved AS m;
     -- A row of such a message that tick has moved to the next generation meanwhile, or that has come since, is left to the recheck that
-    -- the move of the service has requested.
-    DELETE FROM dialoq.ready_group AS r
-    WHERE r.queue_id = p_queue_id AND NOT EXISTS (
-        SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
-        WHERE e.conversation_group_id = r.conversation_group_id AND s.queue_id <> p_queue_id);
+    -- the move of the service has requested. So is one that an open SEND relies on: the drop would wait for the end of its transaction.
+    DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM dialoq.ready_group AS f
+        WHERE f.queue_id = p_queue_id AND NOT EXISTS (
+            SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+            WHERE e.conversation_group_id = f.conversation_group_id AND s.queue_id <> p_queue_id)
+        FOR UPDATE SKIP LOCKED));
     PERFORM dialoq.forget_rollbacks(p_queue_id);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_queue_id::text));
 END
@@ -241,8 +243,11 @@ BEGIN
     DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = ANY (p_affected);
     DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = ANY (p_affected);
     DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (p_affected);
-    DELETE FROM dialoq.ready_group AS r USING dialoq.conversation_endpoint AS e
-    WHERE r.conversation_group_id = e.conversation_group_id AND e.endpoint_id = ANY (p_affected);
+    -- As in on_queue_dropped.
+    DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM dialoq.ready_group AS f JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = f.conversation_group_id
+        WHERE e.endpoint_id = ANY (p_affected)
+        FOR UPDATE OF f SKIP LOCKED));
     DELETE FROM dialoq.send_counter AS n WHERE n.endpoint_id = ANY (p_affected);
     DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (p_affected);
 END
