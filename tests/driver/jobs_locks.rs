@@ -57,12 +57,13 @@ pub(crate) fn a_stranger_keeps_no_job_of_a_dead_process(store: Store) {
     on(store, |broker, client, database| async move {
         broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
         broker.push_job("w", "a").await.unwrap();
-        let claim = "SELECT job_id FROM dialoq.claim_jobs('00000000-0000-0000-0000-0000000000aa',
-            '00000000-0000-0000-0000-000000000002', 0, 'w', 1, NULL, NULL, NULL, false, false, NULL, '')";
-        assert_eq!(client.query(claim, &[]).await.unwrap().len(), 1);
         let member = connect(&database.login("dialoq_user")).await;
         let hold = "SELECT dialoq.hold_presence('00000000-0000-0000-0000-0000000000aa')";
         member.batch_execute(hold).await.unwrap();
+        // After that: a tick of the broker takes a process without a presence for dead.
+        let claim = "SELECT job_id FROM dialoq.claim_jobs('00000000-0000-0000-0000-0000000000aa',
+            '00000000-0000-0000-0000-000000000002', 0, 'w', 1, NULL, NULL, NULL, false, false, NULL, '')";
+        assert_eq!(client.query(claim, &[]).await.unwrap().len(), 1);
         let stranger = connect(&database.login("")).await;
         let lock = "SELECT pg_advisory_lock_shared((17488::bigint << 48) | 170)";
         stranger.batch_execute(lock).await.unwrap();
