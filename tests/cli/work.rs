@@ -163,6 +163,20 @@ fn a_take_from_a_paused_queue_says_that_it_is_paused() {
     assert!(none.contains("work queue 'emails' is paused") && none.contains("`dialoq work resume emails`"), "{none}");
 }
 
+/// The job that came next was taken, could not be printed, and was lost, or had a failed attempt at the end of its lease.
+#[cfg(unix)]
+#[test]
+fn a_take_that_waits_ends_with_the_reader_of_its_output() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    for hold in [&["--pop"][..], &[]] {
+        let mut running = shop.start(&[&["work", "take", "emails", "--wait", "1h"][..], hold].concat());
+        drop(running.output.take());
+        let (code, error) = running.end();
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{hold:?}");
+    }
+}
+
 #[test]
 fn a_reader_of_the_output_that_has_gone_keeps_no_line_from_being_pushed() {
     let _limit = crate::limit();

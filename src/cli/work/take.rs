@@ -2,7 +2,7 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, parse_span};
-use crate::cli::output::{Output, printable, shortened, table};
+use crate::cli::output::{Output, printable, reader_has_gone, shortened, table};
 use clap::Args;
 use dialoq::internals::jsonl::{BodyText, to_base64};
 use dialoq::work::Job;
@@ -63,10 +63,15 @@ impl Take {
             take = take.wait(wait);
         }
         // Printed before anything else can fail: a job that was popped is nowhere else.
-        let done = match take.await {
-            Ok(jobs) if jobs.is_empty() => Err(Failure::Nothing(self.why_none(&broker))),
-            Ok(jobs) => self.print(output, &jobs),
-            Err(error) => Err(error.into()),
+        let done = tokio::select! {
+            biased;
+            // A job that cannot be printed would be lost, or have a failed attempt at the end of its lease.
+            () = reader_has_gone() => Err(Failure::BrokenPipe),
+            taken = async { take.await } => match taken {
+                Ok(jobs) if jobs.is_empty() => Err(Failure::Nothing(self.why_none(&broker))),
+                Ok(jobs) => self.print(output, &jobs),
+                Err(error) => Err(error.into()),
+            },
         };
         broker.close().await?;
         done
