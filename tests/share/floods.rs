@@ -87,6 +87,29 @@ fn more_transactions_than_a_guest_may_have_are_refused_with_the_number() {
     });
 }
 
+/// Refused, the commit left its transaction open in the owner, with all that it held.
+#[test]
+fn a_transaction_ends_although_its_process_has_too_many_calls_under_way() {
+    let step = |id, tx, step: Vec<u8>| frame(id, IN_TX, &[number(tx), step].concat());
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let mut stream = connected(&place);
+        let unit_id = uuid::Uuid::from_u128(7);
+        stream.write_all(&step(1, 1, [vec![3, 16], unit_id.into_bytes().to_vec()].concat())).unwrap();
+        // The steps of another transaction wait behind this one.
+        let endless = "with recursive c(n) as (select 1 union all select n + 1 from c) select count(*) from c";
+        stream.write_all(&step(2, 2, [vec![2], text(endless), vec![0, 0]].concat())).unwrap();
+        let waiting: Vec<u8> = (3..33_000).flat_map(|id| savepoint(id, 2)).collect();
+        stream.write_all(&waiting).unwrap();
+        read_until(&mut stream, b"32768 calls under way");
+        stream.write_all(&step(40_000, 1, vec![6])).unwrap();
+        let answer = [vec![0], number(40_000)].concat();
+        read_until(&mut stream, &answer);
+        assert!(owner.unit_happened(unit_id).await.unwrap(), "the transaction is committed");
+    });
+}
+
 #[test]
 fn more_readers_than_a_process_may_have_get_no_place() {
     const MOST: u64 = 64 * 1024;

@@ -241,8 +241,8 @@ struct GuestSession {
     slots: HashMap<u64, (i32, i32)>,
 }
 
-/// A step of a transaction, the id of its call, and its room.
-type Step = (u64, TxStep, OwnedSemaphorePermit);
+/// A step of a transaction, the id of its call, and its room; the last step needs none.
+type Step = (u64, TxStep, Option<OwnedSemaphorePermit>);
 
 /// A transaction that goes on: the way to its task.
 struct OpenTx {
@@ -359,7 +359,12 @@ impl GuestSession {
     }
 
     fn step(&mut self, id: u64, tx: u64, step: TxStep) {
-        let Some(room) = self.room(id) else { return };
+        // The end of a transaction makes room. Refused, it left the transaction open, with all that it held.
+        let ends = step.is_last() && self.transactions.contains_key(&tx);
+        let room = if ends { None } else { self.room(id) };
+        if room.is_none() && !ends {
+            return;
+        }
         if self.transactions.len() >= MOST_TRANSACTIONS && !self.transactions.contains_key(&tx) {
             return self.answers.answer(id, Err(too_many("open transactions", MOST_TRANSACTIONS)));
         }
