@@ -610,7 +610,8 @@ impl Engine {
             return;
         }
         let mut state = self.lock_even_failed();
-        if state.failed.is_none() && !state.is_closed {
+        // Also while the store closes: the answer of a caller that left just before it comes then.
+        if state.failed.is_none() {
             let State { core, effects, .. } = &mut *state;
             jobs.for_each(|taken| core.give_back(taken, effects));
         }
@@ -652,7 +653,7 @@ impl Engine {
             poisoned("a thread panicked while it wrote")
         })?;
         self.run_batch(&mut write, true);
-        while self.lock_even_failed().has_sql_commits() {
+        while self.lock_even_failed().has_unwritten() {
             self.run_batch(&mut write, true);
         }
         write.is_shut = true;

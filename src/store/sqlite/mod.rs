@@ -38,6 +38,7 @@ pub use options::{Fault, SqliteOptions};
 pub use read_only::ReadOnlyStore;
 pub use share::SharedStore;
 
+use super::handover::HoldsMessages;
 use super::url::{LARGEST_BODY_BYTES, Location};
 use super::{ActivityBoard, BoxFuture, LockHolder, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
@@ -371,6 +372,21 @@ impl Drop for Answered<'_> {
     }
 }
 
+/// The outcomes of a unit with an id during its commit. If its caller leaves then, leased jobs go back.
+struct UnseenOutcomes<'e> {
+    engine: &'e Engine,
+    outcomes: Vec<Outcome>,
+}
+
+impl Drop for UnseenOutcomes<'_> {
+    fn drop(&mut self) {
+        super::handover::note_dropped(self.outcomes.messages());
+        let jobs =
+            self.outcomes.iter().flat_map(|outcome| if let Outcome::Jobs(jobs) = outcome { &jobs[..] } else { &[] });
+        self.engine.give_back_jobs(jobs.map(|job| job.taken));
+    }
+}
+
 impl SqliteStore {
     /// Opens a transaction for a process: this one, or a guest.
     fn begin_for(&self, peer: Peer) -> Result<Box<dyn StoreTx>> {
@@ -425,8 +441,10 @@ impl Store for SqliteStore {
                     }
                 }
             }
-            tx.commit().await?;
-            Ok(Some(outcomes))
+            let mut unseen = UnseenOutcomes { engine: &self.engine, outcomes };
+            let committed = tx.commit().await;
+            let outcomes = std::mem::take(&mut unseen.outcomes);
+            committed.map(|()| Some(outcomes))
         })
     }
 

@@ -364,8 +364,10 @@ impl State {
         self.sql_commits.splice(..0, commits);
     }
 
-    pub(super) fn has_sql_commits(&self) -> bool {
-        !self.sql_commits.is_empty()
+    /// Whether a store that closes has to write one more batch: commits whose SQL did not run in the last one, or what its callers
+    /// have left behind.
+    pub(super) fn has_unwritten(&self) -> bool {
+        !self.sql_commits.is_empty() || !self.effects.changes.is_empty()
     }
 
     pub(super) fn take_sql_commits(&mut self) -> Vec<SqlCommit> {

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 mod bounds;
 mod kept_statements;
+mod leaving;
 mod locks;
 mod panics;
 mod refused_commits;

@@ -446,8 +446,8 @@ impl Client {
         if may_wait {
             self.read_alone(&receiver);
         }
-        let mut pending = Pending { client: self, id, receiver: Some(receiver) };
-        let (definitions, answer) = match &mut pending.receiver {
+        let mut pending = Pending { client: self, id, receiver: Some(receiver), answered: None };
+        let answered = match &mut pending.receiver {
             Some(receiver) => receiver.await.unwrap_or_else(|_| (0, Err(self.unanswered(call)))),
             None => (0, Err(self.unanswered(call))),
         };
@@ -456,10 +456,14 @@ impl Client {
             self.lone_calls.fetch_add(1, Relaxed);
         }
         // A caller that has an answer finds the definitions that it was made with.
+        let definitions = answered.0;
         if definitions > self.definitions.version.load(Relaxed) {
+            // Its caller may leave meanwhile: a job that it was given stayed with no reader to the end of its lease.
+            pending.answered = Some(answered);
             self.read_definitions(Some(definitions)).await;
+            return pending.answered.take().map_or_else(|| Err(self.unanswered(call)), |(_, answer)| answer);
         }
-        answer
+        answered.1
     }
 
     /// The error of a call that was sent and has no answer. A commit may have happened: with an error that can be tried again, its
@@ -586,19 +590,27 @@ struct Pending<'c> {
     client: &'c Client,
     id: u64,
     receiver: Option<oneshot::Receiver<Answered>>,
+    /// The answer, while its caller does not have it yet.
+    answered: Option<Answered>,
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        let Some(mut receiver) = self.receiver.take() else { return };
-        let is_open = lock(&self.client.waiting).callers.remove(&self.id).is_some();
-        receiver.close();
-        match receiver.try_recv() {
-            Ok((_, Ok(Answer::Outcomes(outcomes)))) if self.id & IN_TX == 0 => {
+        let (answered, is_open) = match (self.answered.take(), self.receiver.take()) {
+            (Some(answered), _) => (Some(answered), false),
+            (None, Some(mut receiver)) => {
+                let is_open = lock(&self.client.waiting).callers.remove(&self.id).is_some();
+                receiver.close();
+                (receiver.try_recv().ok(), is_open)
+            }
+            (None, None) => return,
+        };
+        match answered {
+            Some((_, Ok(Answer::Outcomes(outcomes)))) if self.id & IN_TX == 0 => {
                 self.client.put_back(&outcomes.into_iter().map(Outcome::from).collect::<Vec<_>>());
             }
             // What a step has taken for its caller goes back with the transaction, whether its answer has arrived or not.
-            answered if is_open || answered.is_ok() => self.client.notify(Call::Cancel { request: self.id }),
+            answered if is_open || answered.is_some() => self.client.notify(Call::Cancel { request: self.id }),
             _ => {}
         }
         self.client.finish_if_idle();

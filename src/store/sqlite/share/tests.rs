@@ -22,6 +22,8 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
+mod leaving;
+
 /// The text of a value that has been a frame must be the same, and so must its bytes.
 fn there_and_back<T: Serialize + DeserializeOwned + Debug>(value: &T) {
     let mut bytes = Vec::new();
@@ -556,61 +558,6 @@ async fn tell(other: &interprocess::local_socket::tokio::Stream, frame: &impl Se
     frame::encode(frame, &mut bytes).unwrap();
     let mut other = other;
     other.write_all(&bytes).await.unwrap();
-}
-
-/// The caller goes away between the moment at which the owner answers and the one at which the guest reads the answer.
-#[tokio::test]
-async fn a_take_in_a_transaction_counts_an_attempt_if_its_caller_got_the_job() {
-    let _limit = crate::testing::limit();
-    use crate::protocol::work::{Due, Hold, Push, Take, TakeFrom};
-    use tokio::io::AsyncReadExt;
-    let take = |hold| {
-        let (queue, taken_by) = ("w".into(), "reader".into());
-        let take = Take { queue, count: 1, job_type: None, from: TakeFrom::Any, hold, taken_by };
-        Verb::Work(WorkVerb::Take(Box::new(take)))
-    };
-    for is_seen in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let owner = SharedStore::open(options(folder.path())).unwrap();
-        owner.submit(vec![definitions("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0")]).await.unwrap();
-        let push = Push {
-            queue: "w".into(),
-            job_type: "".into(),
-            key: None,
-            level: 5,
-            due: Due::Now,
-            unique: None,
-            body: None,
-            pushed_by: "writer".into(),
-        };
-        owner.submit(vec![Verb::Work(WorkVerb::Push(Box::new(push)))]).await.unwrap();
-        let guest = socket::connect(&folder.path().join("a.db"), Durability::Full).await.unwrap();
-        let step = |step| Call::InTx { tx: 1, step };
-        tell(&guest, &Request { id: 5, call: step(TxStep::Execute(take(Hold::Transaction))) }).await;
-        let mut arrived = FrameBuffer::default();
-        let answer = loop {
-            match arrived.next::<FromOwner>().unwrap() {
-                Some(FromOwner::Answer { id: 5, answer, .. }) => break answer,
-                Some(_) => {}
-                None => assert_ne!((&mut &guest).read_buf(arrived.room()).await.unwrap(), 0, "the owner is there"),
-            }
-        };
-        let Ok(Answer::Outcomes(outcomes)) = answer else { panic!("{answer:?}") };
-        assert_eq!(session::taken_jobs(&outcomes.into_iter().map(Outcome::from).collect::<Vec<_>>()).len(), 1);
-        if !is_seen {
-            tell(&guest, &Request { id: 0, call: Call::Cancel { request: 5 } }).await;
-        }
-        tell(&guest, &Request { id: 0, call: Call::DropTx { tx: 1 } }).await;
-        let attempt = loop {
-            let outcomes = owner.submit(vec![take(Hold::Lease(None))]).await.unwrap();
-            let Outcome::Jobs(jobs) = &outcomes[0] else { panic!("{outcomes:?}") };
-            match jobs.first() {
-                Some(job) => break job.attempt,
-                None => tokio::task::yield_now().await,
-            }
-        };
-        assert_eq!(attempt, if is_seen { 2 } else { 1 }, "seen: {is_seen}");
-    }
 }
 
 /// The owner waits for the end of the connection before it closes its store.

@@ -1,0 +1,99 @@
+//! Callers that leave while a take of jobs is under way.
+
+use super::*;
+use crate::protocol::work::{Due, Hold, Push, Take, TakeFrom};
+
+fn take() -> Verb {
+    let (queue, taken_by) = ("w".into(), "reader".into());
+    let hold = Hold::Lease(None);
+    Verb::Work(WorkVerb::Take(Box::new(Take { queue, count: 1, job_type: None, from: TakeFrom::Any, hold, taken_by })))
+}
+
+fn push() -> Verb {
+    Verb::Work(WorkVerb::Push(Box::new(Push {
+        queue: "w".into(),
+        job_type: "".into(),
+        key: None,
+        level: 5,
+        due: Due::Now,
+        unique: None,
+        body: None,
+        pushed_by: "writer".into(),
+    })))
+}
+
+/// Makes a work queue with one job.
+async fn add_a_job(store: &SqliteStore) {
+    let definitions = crate::catalog::ddl::parse("CREATE WORK QUEUE w").unwrap();
+    let definitions = definitions.into_iter().map(|parsed| parsed.definition).collect();
+    store.submit(vec![Verb::Define(definitions)]).await.unwrap();
+    store.submit(vec![push()]).await.unwrap();
+}
+
+/// The number of the next attempt at the job.
+async fn next_attempt(store: &SqliteStore) -> u16 {
+    loop {
+        match &store.submit(vec![take()]).await.unwrap()[0] {
+            Outcome::Jobs(jobs) if jobs.is_empty() => tokio::task::yield_now().await,
+            Outcome::Jobs(jobs) => return jobs[0].attempt,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A caller that left during the commit left its job to the end of the lease, which was a failed attempt.
+#[tokio::test]
+async fn a_leased_job_of_a_unit_with_an_id_goes_back_whenever_the_caller_leaves() {
+    let _limit = crate::testing::limit();
+    for looks in 1..=4 {
+        // So few commits before it that the writer does not leave its commit to the caller's thread.
+        let store = SqliteStore::open(SqliteOptions::new(Location::Memory)).unwrap();
+        add_a_job(&store).await;
+        let mut asked: BoxFuture<'_, _> = store.submit_once(Uuid::from_u128(1), vec![take()]);
+        let mut is_done = is_ready(&mut asked);
+        for _ in 1..looks {
+            if is_done {
+                break;
+            }
+            // What it waits for has come.
+            std::thread::sleep(Duration::from_millis(30));
+            is_done = is_ready(&mut asked);
+        }
+        drop(asked);
+        if is_done {
+            assert!(looks > 2, "the take and the commit wait for the writer");
+            return;
+        }
+        let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&store)).await;
+        assert_eq!(attempt.expect("it is ready again"), 1, "the caller left after {looks} looks");
+    }
+    panic!("the unit did not end");
+}
+
+/// The batch with the take is being written when its caller leaves and the store begins to close.
+#[tokio::test]
+async fn a_leased_job_of_a_caller_that_has_left_goes_back_although_the_store_closes() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    add_a_job(&store).await;
+    let queue_id = store.catalog().work_queue("w").unwrap().id;
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut asked: BoxFuture<'_, _> = store.submit(vec![take()]);
+    assert_pending(&mut asked);
+    until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
+    drop(asked);
+    let closing = tokio::spawn({
+        let store = store.clone();
+        async move { store.close().await }
+    });
+    until(|| store.engine.lock_even_failed().is_closed).await;
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    closing.await.unwrap().unwrap();
+    drop(store);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&store)).await;
+    assert_eq!(attempt.expect("it is ready"), 1);
+}
