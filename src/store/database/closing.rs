@@ -43,19 +43,24 @@ pub(super) struct Endings {
 }
 
 /// The end of one dropped transaction.
-pub(super) struct Ending(Arc<super::Database>);
+pub(super) struct Ending {
+    database: Arc<super::Database>,
+    /// A process ends soon after its close, and the count of the rollback would be lost with it.
+    _work: Work,
+}
 
 impl Ending {
     pub(super) fn begin(database: &Arc<super::Database>) -> Self {
         database.endings.under_way.fetch_add(1, SeqCst);
-        Self(database.clone())
+        Self { database: database.clone(), _work: database.open_work.begin() }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        if self.0.endings.under_way.fetch_sub(1, SeqCst) == 1 {
-            self.0.endings.done.notify_waiters();
+        let endings = &self.database.endings;
+        if endings.under_way.fetch_sub(1, SeqCst) == 1 {
+            endings.done.notify_waiters();
         }
     }
 }
@@ -85,20 +90,23 @@ impl OpenWork {
     /// # Errors
     /// 60016 once the store is closed.
     pub(super) fn enter(&self) -> Result<Work> {
-        self.0.under_way.fetch_add(1, SeqCst);
-        let work = Work(self.0.clone());
+        let work = self.begin();
         if self.0.is_closed.load(SeqCst) { Err(Error::closed()) } else { Ok(work) }
+    }
+
+    /// Begins work that a caller has left behind: a rollback, or jobs that go back. A store that closes does it too.
+    pub(super) fn begin(&self) -> Work {
+        self.0.under_way.fetch_add(1, SeqCst);
+        Work(self.0.clone())
     }
 
     pub(super) fn check(&self) -> Result<()> {
         if self.0.is_closed.load(SeqCst) { Err(Error::closed()) } else { Ok(()) }
     }
 
-    /// Accepts no more work and waits for the accepted work; false if it was closed before.
-    pub(super) async fn close(&self) -> bool {
-        if self.0.is_closed.swap(true, SeqCst) {
-            return false;
-        }
+    /// Accepts no more work and waits for the work under way.
+    pub(super) async fn close(&self) {
+        self.0.is_closed.store(true, SeqCst);
         let emptied = async {
             loop {
                 let done = self.0.done.notified();
@@ -109,8 +117,7 @@ impl OpenWork {
             }
         };
         if tokio::time::timeout(LONGEST_CLOSE, emptied).await.is_err() {
-            tracing::warn!("the broker is closed while units still wait for locks; they are given up");
+            tracing::warn!("the broker is closed while units or rollbacks still wait for locks; they are given up");
         }
-        true
     }
 }

@@ -55,10 +55,17 @@ const PATIENCE: Duration = Duration::from_millis(20);
 pub struct DatabaseStore {
     database: Arc<Database>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// Notifies other processes; it ends by itself once the outbox is closed.
-    notifier: Mutex<Option<JoinHandle<()>>>,
+    /// One close at a time.
+    closing: tokio::sync::Mutex<Closing>,
     /// Listens to other processes; it ends by itself once the store leaves.
     listening: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How far the store is closed. A second close waits for the first; if the caller of that has left, it does the rest.
+struct Closing {
+    /// Notifies other processes; it ends by itself once the outbox is closed.
+    notifier: JoinHandle<()>,
+    is_over: bool,
 }
 
 /// The state that all calls and tasks of a store share.
@@ -193,7 +200,8 @@ impl DatabaseStore {
         }
         database.push_test_clock().await?;
         database.watch.set_polling(listener.is_none());
-        let notifier = Mutex::new(Some(tokio::spawn(database.clone().notify_peers())));
+        let notifier = tokio::spawn(database.clone().notify_peers());
+        let closing = tokio::sync::Mutex::new(Closing { notifier, is_over: false });
         let tasks = vec![
             tokio::spawn(database.clone().run_queue_poll()),
             tokio::spawn(database.clone().run_notes()),
@@ -204,7 +212,7 @@ impl DatabaseStore {
         let listening = listener.map(|listener| tokio::spawn(database.clone().listen_to_peers(listener)));
         // Timers may have fallen due while no process ran.
         database.maintenance.falls_due(Timestamp(0));
-        Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), notifier, listening: Mutex::new(listening) }))
+        Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), closing, listening: Mutex::new(listening) }))
     }
 
     fn stop_tasks(&self) {
@@ -243,17 +251,19 @@ impl DatabaseStore {
     }
 
     async fn close_now(&self) {
-        let database = &self.database;
-        if !database.open_work.close().await {
+        let mut closing = self.closing.lock().await;
+        if closing.is_over {
             return;
         }
+        let database = &self.database;
+        database.open_work.close().await;
         self.stop_tasks_between_requests().await;
         database.board.wake_all();
-        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let abort_notifier = notifier.as_ref().map(JoinHandle::abort_handle);
+        let notifier = &mut closing.notifier;
+        let abort_notifier = notifier.abort_handle();
         let context = async {
             database.outbox.close();
-            if let Some(notifier) = notifier {
+            if !notifier.is_finished() {
                 let _ = notifier.await;
             }
             database.desks.close().await;
@@ -267,11 +277,10 @@ impl DatabaseStore {
             tracing::warn!(
                 "the broker is closed while calls beside its transactions wait for locks; they are given up"
             );
-            if let Some(abort_notifier) = abort_notifier {
-                abort_notifier.abort();
-            }
+            abort_notifier.abort();
         }
         database.driver.wait_for_ends().await;
+        closing.is_over = true;
     }
 }
 

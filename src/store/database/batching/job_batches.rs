@@ -476,7 +476,11 @@ impl Database {
         {
             drop(outcomes);
             let (database, release) = (self.clone(), Release::unseen(holder, last_token));
-            self.runtime.spawn(async move { database.give_back_jobs(release).await });
+            let work = self.open_work.begin();
+            self.runtime.spawn(async move {
+                database.give_back_jobs(release).await;
+                drop(work);
+            });
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The database store over a server that the test plays: its calls, and its reaction to each answer.
 
+mod closing;
 mod jobs;
 mod leaving;
 mod stage;

@@ -83,6 +83,8 @@ pub(super) struct Stage {
     play: Mutex<Play>,
     /// A permit per verb, or first savepoint, that may be answered.
     pub(super) gate: Semaphore,
+    /// A permit per rollback that may be answered.
+    pub(super) rollbacks: Semaphore,
     pub(super) version: Mutex<i64>,
     received: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
     payloads: mpsc::UnboundedSender<String>,
@@ -95,6 +97,7 @@ impl Stage {
             asked: Mutex::default(),
             play: Mutex::new(Box::new(|_, _| None)),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            rollbacks: Semaphore::new(Semaphore::MAX_PERMITS),
             version: Mutex::new(1),
             received: Mutex::new(Some(received)),
             payloads,
@@ -216,6 +219,7 @@ impl Driver for Played {
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
+        self.0.note("close");
         Box::pin(async {})
     }
 
@@ -245,8 +249,13 @@ impl PlayedLink {
     fn control(&self, what: String) -> BoxFuture<'_, Linked<()>> {
         self.0.note(what.clone());
         Box::pin(async move {
-            if what == "hold_locks" {
-                self.0.gate.acquire().await.expect("the gate stands").forget();
+            let gate = match what.as_str() {
+                "hold_locks" => Some(&self.0.gate),
+                "rollback" => Some(&self.0.rollbacks),
+                _ => None,
+            };
+            if let Some(gate) = gate {
+                gate.acquire().await.expect("the gate stands").forget();
             }
             let played = (self.0.play.lock().unwrap())(&what, &[]);
             played.unwrap_or_else(|| Ok(Vec::new())).map(drop)

@@ -730,8 +730,10 @@ impl StoreTx for DatabaseTx {
             let session = self.place.0.lock().await.take();
             let Some(mut session) = session.filter(|session| !session.has_ended) else { return Ok(()) };
             session.rollback_reason = reason;
+            let work = self.database.open_work.begin();
             let undo = async move {
                 session.end_quietly(true).await;
+                drop(work);
                 Ok(())
             };
             self.database.detached(|_| undo).await

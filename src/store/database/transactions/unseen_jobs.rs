@@ -55,8 +55,11 @@ impl<T: HoldsMessages + HoldsJobs> Drop for UnseenJobs<T> {
     fn drop(&mut self) {
         if self.outcome.is_some() && !self.jobs.is_empty() {
             let (database, jobs) = (self.database.clone(), std::mem::take(&mut self.jobs));
-            let runtime = database.runtime.clone();
-            runtime.spawn(async move { database.return_unseen_jobs(&jobs).await });
+            let (runtime, work) = (database.runtime.clone(), database.open_work.begin());
+            runtime.spawn(async move {
+                database.return_unseen_jobs(&jobs).await;
+                drop(work);
+            });
         }
     }
 }
