@@ -143,3 +143,57 @@ fn a_call_under_way_of_a_guest_that_closes_says_that_its_broker_is_closed() {
         holder.commit().await.unwrap();
     });
 }
+
+#[test]
+fn a_second_close_returns_when_the_file_is_free() {
+    run(async || {
+        for has_first_left in [false, true] {
+            let place = Place::new();
+            let owner = place.defined().await;
+            let guest = place.open().await;
+            let tx = guest.begin().await.unwrap();
+            tx.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+            // It waits for the transaction of the guest.
+            let closing = tokio::spawn({
+                let owner = owner.clone();
+                async move { owner.close().await }
+            });
+            while place.socket().exists() {
+                tokio::task::yield_now().await;
+            }
+            if has_first_left {
+                closing.abort();
+            }
+            owner.close().await.unwrap();
+            assert!(tx.commit().await.is_err(), "the owner still served; the first has left: {has_first_left}");
+        }
+    });
+}
+
+/// A caller that gives up its take as the answer comes, and a process that closes at once: the job waited for the end of its lease,
+/// and that was a failed attempt.
+#[test]
+fn a_job_that_a_guest_has_not_seen_goes_back_although_it_closes_at_once() {
+    use std::future::{IntoFuture, poll_fn};
+    use std::task::Poll;
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        owner.execute("CREATE WORK QUEUE jobs").await.unwrap();
+        for round in 0..50 {
+            owner.push_job("jobs", "body").await.unwrap();
+            let guest = place.open().await;
+            let mut taking = Box::pin(guest.take_jobs("jobs").into_future());
+            // The request is sent. Its answer comes before the caller looks again.
+            poll_fn(|context| Poll::Ready(taking.as_mut().poll(context).is_pending())).await;
+            while owner.jobs(&dialoq::work::JobFilter::default(), 1).await.unwrap()[0].state == "ready" {}
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            drop(taking);
+            guest.close().await.unwrap();
+            let job = owner.take_jobs("jobs").wait(crate::PATIENCE / 4).await.unwrap().pop();
+            let job = job.unwrap_or_else(|| panic!("round {round}: the job is still held"));
+            assert_eq!(job.attempt, 1, "round {round}");
+            owner.complete_job(&job).await.unwrap();
+        }
+    });
+}

@@ -46,9 +46,14 @@ impl Connection {
         lock(&self.socket).clone().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Ends the connection, once no thread reads or writes.
+    /// Ends the connection, once no thread reads or writes. What is queued is written as far as the system takes it at once: a job that
+    /// a caller has left behind goes back by it, and else waited for the end of its lease.
     pub(super) fn end(&self) {
-        lock(&self.socket).take();
+        let Some(socket) = lock(&self.socket).take() else { return };
+        let mut unsent = lock(&self.unsent);
+        if !unsent.is_writing {
+            let _ = socket.try_write(&std::mem::take(&mut unsent.bytes));
+        }
     }
 
     /// Leaves a frame to the task that writes.

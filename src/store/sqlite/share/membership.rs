@@ -501,7 +501,10 @@ impl Membership {
 
     /// The result of closing the store that this process owned.
     pub(super) fn closed(&self) -> Result<()> {
-        lock(&self.closed).take().unwrap_or(Ok(()))
+        match &*lock(&self.closed) {
+            Some(Err(error)) => Err(error.duplicate()),
+            Some(Ok(())) | None => Ok(()),
+        }
     }
 }
 

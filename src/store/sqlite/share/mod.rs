@@ -42,6 +42,7 @@ use membership::{Giver, Membership, Role, Routed, Stop};
 use remote_tx::SharedTx;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 /// The error of a call whose owner has gone.
@@ -74,6 +75,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct SharedStore {
     membership: Arc<Membership>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Ends with the thread.
+    running: watch::Receiver<()>,
     repairs: Arc<[Repair]>,
 }
 
@@ -96,7 +99,9 @@ impl SharedStore {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (opened, is_open) = std::sync::mpsc::channel();
         let of_thread = membership.clone();
+        let (runs, running) = watch::channel(());
         let run = move || {
+            let _runs = runs;
             runtime.block_on(of_thread.run(opened));
             // A drop does not wait for a recovery of the file that is under way.
             runtime.shutdown_background();
@@ -106,7 +111,7 @@ impl SharedStore {
             Ok(opened) => opened?,
             Err(_) => return Err(Error::new(Code::STORE_IO, "the thread for other processes has panicked")),
         };
-        Ok(Arc::new(Self { membership, thread: Mutex::new(Some(thread)), repairs }))
+        Ok(Arc::new(Self { membership, thread: Mutex::new(Some(thread)), running, repairs }))
     }
 
     /// The repairs made when this process opened the file as its owner.
@@ -119,21 +124,15 @@ impl SharedStore {
         matches!(self.membership.role_now(), Role::Owner(_))
     }
 
+    /// Closes. A second close waits as the first does, also if the caller of that has left.
     async fn close_now(&self) -> Result<()> {
         let was = self.membership.stop(Stop::Close);
         if let Role::Guest(remote) = was {
             remote.reader.close().await?;
         }
-        self.join().await;
+        let mut running = self.running.clone();
+        while running.changed().await.is_ok() {}
         self.membership.closed()
-    }
-
-    /// Waits for the end of the thread, where no other task is held up.
-    async fn join(&self) {
-        let thread = lock(&self.thread).take();
-        if let Some(thread) = thread {
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
-        }
     }
 }
 
