@@ -46,16 +46,15 @@ BEGIN
 END
 GO
 
--- Counts a rollback against a conversation group. After the last one allowed the group goes into quarantine.
--- Locks: the group, without waiting; a group that another transaction holds is passed over
+-- Counts a rollback against a conversation group. After the last one allowed the group goes into quarantine. The caller holds the
+-- group's lock.
+-- Locks: none
 CREATE PROCEDURE dialoq.count_against_group
     @group uniqueidentifier
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @is_locked bit, @rollbacks int;
-    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-    IF @is_locked = 0 RETURN;
+    DECLARE @rollbacks int;
     UPDATE e SET rollbacks = e.rollbacks + 1
     FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
     WHERE e.conversation_group_id = @group;
@@ -115,8 +114,9 @@ BEGIN
 END
 GO
 
--- Counts a rollback against a group of a queue with a retry policy: the group pauses, or the policy gives up.
--- Locks: the group, without waiting; a group that another transaction holds is passed over; those of disable_queue
+-- Counts a rollback against a group of a queue with a retry policy: the group pauses, or the policy gives up. The caller holds the
+-- group's lock.
+-- Locks: those of disable_queue
 CREATE PROCEDURE dialoq.retry_group
     @queue_id int, @group uniqueidentifier, @reason nvarchar(max), @notices nvarchar(max) OUTPUT
 AS
@@ -124,8 +124,6 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @is_locked bit, @attempts int, @oldest bigint, @max_attempts int, @pause_us bigint, @then nvarchar(16);
     DECLARE @now datetime2(6), @retry_at datetime2(6), @name nvarchar(256), @first bigint, @description nvarchar(max);
-    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-    IF @is_locked = 0 RETURN;
     UPDATE e SET rollbacks = e.rollbacks + 1
     FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
     WHERE e.conversation_group_id = @group;
@@ -180,26 +178,28 @@ END
 GO
 
 -- Counts the rollback of a transaction that received and has ended, and deletes its attempts: one rollback for each queue
--- that it received from, or with quarantine one for each of its groups there. The first session that counts it locks
--- the attempt; for others this does nothing.
+-- that it received from, or with quarantine or a retry policy one for each of its groups there. The first session that counts it
+-- locks the attempt; for others this does nothing. The attempt at a group that another transaction holds stays, and tick counts it:
+-- between the rollback and this call another receiver may have taken the group, and a count under its lock would be lost.
+-- Locks: the attempt and the groups, without waiting; those of disable_queue
 CREATE PROCEDURE dialoq.count_attempt
     @attempt_id uniqueidentifier, @reason nvarchar(max), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @gone TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
+    DECLARE @ended TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
     DECLARE @queue_id int = -2147483648, @next int, @number int, @group uniqueidentifier, @is_locked bit;
     DECLARE @is_handled bit, @is_quarantine bit, @is_retried bit, @resource nvarchar(255) = CONCAT(N'dialoq:attempt:', @attempt_id);
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
-    DELETE FROM a
-    OUTPUT deleted.queue_id, deleted.conversation_group_id INTO @gone (queue_id, group_id)
-    FROM dialoq.receive_attempt AS a WITH (ROWLOCK, INDEX (receive_attempt_attempt), FORCESEEK)
+    INSERT INTO @ended (queue_id, group_id)
+    SELECT a.queue_id, a.conversation_group_id
+    FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
     WHERE a.attempt_id = @attempt_id;
     WHILE 1 = 1
     BEGIN
         SET @next = NULL;
-        SELECT @next = MIN(g.queue_id) FROM @gone AS g WHERE g.queue_id > @queue_id;
+        SELECT @next = MIN(o.queue_id) FROM @ended AS o WHERE o.queue_id > @queue_id;
         IF @next IS NULL BREAK;
         SET @queue_id = @next;
         SET @notices = CONCAT(@notices, N' q:', @queue_id);
@@ -207,19 +207,32 @@ BEGIN
         SELECT @is_handled = q.is_poison_message_handling_enabled, @is_quarantine = q.is_poison_quarantine_enabled,
             @is_retried = CASE WHEN q.retry_max_attempts IS NULL THEN 0 ELSE 1 END
         FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
-        IF @is_handled = 0 CONTINUE;
-        IF @is_quarantine = 0 AND @is_retried = 0
+        -- A commit that was under way has deleted its attempt meanwhile: no row, no rollback.
+        IF @is_handled = 0 OR @is_quarantine = 0 AND @is_retried = 0
         BEGIN
-            EXEC dialoq.count_against_queue @queue_id, @notices OUTPUT;
+            DELETE FROM a
+            FROM dialoq.receive_attempt AS a WITH (ROWLOCK, INDEX (receive_attempt_attempt), FORCESEEK)
+            WHERE a.attempt_id = @attempt_id AND a.queue_id = @queue_id;
+            IF @@ROWCOUNT > 0 AND @is_handled = 1 EXEC dialoq.count_against_queue @queue_id, @notices OUTPUT;
             CONTINUE;
         END
         SET @number = 0;
         WHILE 1 = 1
         BEGIN
             SET @group = NULL;
-            SELECT TOP (1) @number = g.row_number, @group = g.group_id
-            FROM @gone AS g WHERE g.queue_id = @queue_id AND g.row_number > @number ORDER BY g.row_number;
+            SELECT TOP (1) @number = o.row_number, @group = o.group_id
+            FROM @ended AS o WHERE o.queue_id = @queue_id AND o.row_number > @number ORDER BY o.row_number;
             IF @group IS NULL BREAK;
+            EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+            IF @is_locked = 0
+            BEGIN
+                SET @notices = CONCAT(@notices, dialoq.due_notice(DATEADD(second, 1, dialoq.current_time_utc())));
+                CONTINUE;
+            END
+            DELETE FROM a
+            FROM dialoq.receive_attempt AS a WITH (ROWLOCK, INDEX (receive_attempt_attempt), FORCESEEK)
+            WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @group;
+            IF @@ROWCOUNT = 0 CONTINUE;
             IF @is_retried = 1 EXEC dialoq.retry_group @queue_id, @group, @reason, @notices OUTPUT;
             ELSE EXEC dialoq.count_against_group @group;
         END

@@ -1,0 +1,74 @@
+//! Rollbacks of transactions that received, on SQL Server, where the locks of a transaction end before its rollback is counted.
+
+use crate::enlisting_mssql::{connect, dialog, on_url};
+use crate::hostile_mssql::run;
+use crate::jobs_mssql::one;
+use crate::servers::Store;
+use dialoq::Act;
+use dialoq::mssql::Client;
+
+const RECEIVE: &str = "BEGIN TRANSACTION; EXEC dialoq.receive N'server', 1";
+
+/// Notes that an open transaction has received, as its client does on another connection.
+async fn note(client: &mut Client, attempt: u8) {
+    let note = format!(
+        "DECLARE @group uniqueidentifier, @queue int;
+        SELECT @group = e.conversation_group_id, @queue = s.queue_id
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id WHERE e.is_initiator = 0;
+        EXEC dialoq.begin_attempt '{}', @queue, @group",
+        id(attempt)
+    );
+    run(client, &note).await;
+}
+
+fn id(attempt: u8) -> uuid::Uuid {
+    uuid::Uuid::from_u128(attempt.into())
+}
+
+/// How many rollbacks count against the group, and how many attempts are noted.
+async fn counted(client: &mut Client) -> (i32, i32) {
+    let text = "SELECT (SELECT MAX(rollbacks) FROM dialoq.conversation_endpoint), (SELECT COUNT(*) FROM dialoq.receive_attempt)";
+    let row = one(client, text).await;
+    (row.get(0).unwrap(), row.get(1).unwrap())
+}
+
+/// Between the rollback and its count another receiver takes the group.
+pub(crate) fn the_rollback_of_a_group_that_another_receiver_has_counts_when_that_has_ended(store: Store) {
+    on_url(store, |broker, mut client, url| async move {
+        let handle = dialog(&broker).await;
+        for text in ["a", "b"] {
+            broker.send(handle, "//t/Word", text).await.unwrap();
+        }
+        // No tick of its own counts.
+        broker.close().await.unwrap();
+        let mut other = connect(&url).await;
+        let policies = [
+            "is_poison_quarantine_enabled = 1",
+            "retry_max_attempts = 9, retry_delay_ms = 0, retry_factor_percent = 100, retry_max_delay_ms = 0,
+             retry_jitter_percent = 0, retry_then = N'QUARANTINE'",
+        ];
+        for (policy, before) in policies.iter().zip(0..) {
+            run(&mut client, &format!("UPDATE dialoq.service_queue SET {policy}")).await;
+            run(&mut client, RECEIVE).await;
+            note(&mut other, 1).await;
+            run(&mut client, "ROLLBACK").await;
+            run(&mut other, RECEIVE).await;
+            run(&mut client, &format!("EXEC dialoq.count_rollback '{}'", id(1))).await;
+            assert_eq!(counted(&mut client).await, (before, 1), "{policy}: the other receiver has the group");
+            run(&mut other, "ROLLBACK").await;
+            run(&mut client, "EXEC dialoq.tick").await;
+            assert_eq!(counted(&mut client).await, (before + 1, 0), "{policy}");
+        }
+        // What the other one commits ends the row of rollbacks.
+        run(&mut client, RECEIVE).await;
+        note(&mut other, 1).await;
+        run(&mut client, "ROLLBACK").await;
+        run(&mut other, RECEIVE).await;
+        note(&mut client, 2).await;
+        run(&mut client, &format!("EXEC dialoq.count_rollback '{}'", id(1))).await;
+        assert_eq!(counted(&mut client).await, (2, 2));
+        run(&mut other, &format!("EXEC dialoq.commit_attempt '{}'; COMMIT", id(2))).await;
+        run(&mut client, "EXEC dialoq.tick").await;
+        assert_eq!(counted(&mut client).await, (0, 0));
+    });
+}
