@@ -130,6 +130,26 @@ pub(crate) fn ticks_at_once_refuse_none_of_each_other(store: Store) {
     });
 }
 
+/// A batch that relies on XACT_ABORT must not go on with its transaction open.
+pub(crate) fn a_refusal_with_xact_abort_ends_the_transaction(store: Store) {
+    on_url(store, |broker, mut client, url| async move {
+        broker.execute("CREATE WORK QUEUE w WITH MAX_TAKEN = 9").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        broker.push_job("w", "b").await.unwrap();
+        let take = "EXEC dialoq.take_jobs N'w', @has_lease = 1";
+        let mut holder = connect(&url).await;
+        run(&mut holder, &format!("BEGIN TRANSACTION; {take}")).await;
+        for (verb, refusal) in [("EXEC dialoq.complete_job 99, 1", 60_040), (take, 60_043)] {
+            let batch = format!("SET XACT_ABORT ON; BEGIN TRANSACTION; {verb}; COMMIT");
+            assert_eq!(number(&mut client, &batch).await, refusal, "{verb}");
+            let open = one(&mut client, "SELECT CAST(@@TRANCOUNT AS int)").await;
+            assert_eq!(open.get::<i32, _>(0), Some(0), "{verb}");
+        }
+        run(&mut holder, "COMMIT").await;
+        assert_eq!(rows(&mut client, take).await.len(), 1);
+    });
+}
+
 /// A take that waits in the line of its queue gives no job of a queue that was paused meanwhile.
 pub(crate) fn a_take_that_has_waited_goes_by_the_settings_of_now(store: Store) {
     on_url(store, |broker, mut client, url| async move {

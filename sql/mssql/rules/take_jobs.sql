@@ -130,10 +130,9 @@ CREATE PROCEDURE dialoq.take_one_by_one
 AS
 BEGIN
     SET NOCOUNT ON;
-    SET XACT_ABORT OFF;
     DECLARE @count bigint = 0, @job_id bigint, @token bigint, @is_taken bit, @is_locked bit = 1, @strict_order bigint;
     DECLARE @past_rank int = -1, @past_order bigint = 0, @room bigint, @key nvarchar(256), @is_keyless_blocked bit = 0;
-    DECLARE @rate_jobs bigint, @asked_at datetime2(6);
+    DECLARE @rate_jobs bigint, @asked_at datetime2(6), @aborts bit = CASE WHEN @@OPTIONS & 16384 = 0 THEN 0 ELSE 1 END;
     -- Keys of which no job may be taken any more.
     DECLARE @blocked TABLE (
         job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, key_bytes int NOT NULL, PRIMARY KEY (job_key, key_bytes)
@@ -156,6 +155,8 @@ BEGIN
     IF @until IS NOT NULL SET @until = dialoq.add_us(@until, DATEDIFF_BIG(microsecond, @asked_at, @now));
     IF @is_limited = 1 AND @is_locked = 1
     BEGIN
+        -- The refusals of this procedure end the transaction of a caller that has it ON, so it is OFF no longer than here.
+        SET XACT_ABORT OFF;
         SET LOCK_TIMEOUT 0;
         BEGIN TRY
             INSERT INTO @blocked (job_key, key_bytes)
@@ -167,6 +168,7 @@ BEGIN
             SET @is_locked = 0;
         END CATCH
         SET LOCK_TIMEOUT -1;
+        IF @aborts = 1 SET XACT_ABORT ON;
     END
     IF @is_limited = 1 AND @is_locked = 1
     BEGIN
