@@ -103,6 +103,18 @@ pub(crate) fn the_users_isolation_level_blocks_no_other_session(store: Store) {
     });
 }
 
+/// A verb gives whole bodies whatever the settings of the connection are, and leaves them as they are.
+pub(crate) fn a_verb_leaves_the_settings_of_the_users_session(store: Store) {
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "whole").await.unwrap();
+        run(&mut client, "SET TEXTSIZE 2").await;
+        assert_eq!(received(&Enlisted::new(&broker, &mut client)).await, ["whole"]);
+        let row = client.simple_query("SELECT CAST(@@TEXTSIZE AS int)").await.unwrap().into_row().await.unwrap().unwrap();
+        assert_eq!(row.get::<i32, _>(0), Some(2));
+    });
+}
+
 pub(crate) fn a_refusal_leaves_the_users_transaction_as_it_was(store: Store) {
     on(store, |broker, mut client| async move {
         run(&mut client, "BEGIN TRANSACTION").await;

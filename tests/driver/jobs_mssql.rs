@@ -5,7 +5,7 @@ use crate::hostile_mssql::{number, run};
 use crate::servers::Store;
 use dialoq::mssql::tiberius::{Row, ToSql};
 use dialoq::mssql::{Client, Enlisted};
-use dialoq::work::{Job, WorkQueue};
+use dialoq::work::{AfterFailure, Job, WorkQueue};
 use dialoq::{Act, Broker, Code};
 
 const W: WorkQueue<String> = WorkQueue::text("w");
@@ -100,6 +100,20 @@ pub(crate) fn plain_sql_has_the_same_verbs(store: Store) {
         run(client, "EXEC dialoq.push_job N'w', @body = 0x62").await;
         assert_eq!(one(client, "EXEC dialoq.take_jobs N'w'").await.get("body"), Some(&b"b"[..]));
         assert!(rows(client, "EXEC dialoq.take_jobs N'w'").await.is_empty(), "the take completed it");
+    });
+}
+
+pub(crate) fn a_state_that_was_seen_counts_without_a_token(store: Store) {
+    on(store, |broker, mut client| async move {
+        with_a_job(&broker).await;
+        let client = &mut client;
+        assert_eq!(number(client, "EXEC dialoq.cancel_job 1, @seen_state = N'dead'").await, 60_042);
+        assert_eq!(number(client, "EXEC dialoq.redrive_job 1, @seen_state = N'dead'").await, 60_042);
+        let taken = broker.take_jobs("w").await.unwrap().remove(0);
+        broker.fail_job_then(&taken, "broken", AfterFailure::Dead).await.unwrap();
+        assert_eq!(number(client, "EXEC dialoq.redrive_job 1, @seen_state = N'taken'").await, 60_042);
+        assert_eq!(number(client, "EXEC dialoq.redrive_job 1, @seen_state = N'dead'").await, 0);
+        assert_eq!(number(client, "EXEC dialoq.cancel_job 1, @seen_state = N'ready'").await, 0);
     });
 }
 

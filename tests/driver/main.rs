@@ -210,7 +210,7 @@ fn main() -> ExitCode {
         Postgres measured: workloads_run_with_their_rivals_and_leave_nothing;
         Postgres tls: the_url_chooses_how_much_tls_verifies;
         Mssql enlisting_mssql: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
-            the_users_isolation_level_blocks_no_other_session;
+            the_users_isolation_level_blocks_no_other_session a_verb_leaves_the_settings_of_the_users_session;
         Mssql batches_mssql: a_batch_begins_where_the_last_one_began
             a_row_that_leads_to_nothing_is_removed a_row_that_a_sender_keeps_hides_no_other_group
             sends_into_a_held_group_add_one_row;
@@ -231,7 +231,7 @@ fn main() -> ExitCode {
             a_tick_reads_a_part_of_very_many_requests;
         Mssql rollbacks_mssql: the_rollback_of_a_group_that_another_receiver_has_counts_when_that_has_ended;
         Mssql jobs_mssql: a_job_of_an_enlisted_transaction_comes_back_uncounted a_job_that_a_transaction_cancels_is_passed_over
-            plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
+            a_state_that_was_seen_counts_without_a_token plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_claim_whose_answer_was_lost_goes_back jobs_pushed_into_a_queue_while_it_is_dropped_go_too
             the_history_keeps_to_its_bounds a_completion_takes_the_next_job_along_or_is_refused_with_it;
         Mssql jobs_locks_mssql: a_unique_key_of_a_job_that_is_there_is_answered_at_once

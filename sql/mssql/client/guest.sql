@@ -1,8 +1,7 @@
 -- What a connection of the user's is like before a verb: whether a transaction is open, whether it can go on (1; -1 it can
--- only be rolled back; 0 there is none), and whether the server is Babelfish. Bodies must come whole.
+-- only be rolled back; 0 there is none), and whether the server is Babelfish.
 -- Takes: nothing.
 -- Gives: transactions, state, is_babelfish.
-SET TEXTSIZE 2147483647;
 SELECT
     CAST(@@TRANCOUNT AS int) AS transactions,
     CAST(XACT_STATE() AS int) AS state,

@@ -12,7 +12,7 @@ BEGIN
     DECLARE @notices nvarchar(max), @queue_id int, @state smallint, @due_at datetime2(6), @text nvarchar(2048);
     -- <transaction>
     EXEC dialoq.check_job @job_id, NULL, NULL, @queue_id OUTPUT, @state OUTPUT, @due_at OUTPUT;
-    IF @state = 3 OR @seen_token IS NOT NULL
+    IF @state = 3 OR @seen_token IS NOT NULL OR @seen_state IS NOT NULL
     BEGIN
         EXEC dialoq.lock_seen_job @job_id, @seen_token, @seen_state, @queue_id OUTPUT, @state OUTPUT, @due_at OUTPUT;
         -- Another session has redriven it meanwhile.
