@@ -4,7 +4,7 @@ use crate::rig::{Rig, code};
 use dialoq::act::Perform;
 use dialoq::protocol::Verb;
 use dialoq::protocol::work::{Hold, Seen, Take, TakeFrom, TakenJob, WorkVerb};
-use dialoq::work::{AfterFailure, JobFilter, JobState};
+use dialoq::work::{AfterFailure, JobFilter, JobState, StatisticsBy};
 use dialoq::{Act, Code, JobId, Result};
 use std::sync::Arc;
 
@@ -179,5 +179,22 @@ case!(a_look_compares_types_to_their_last_space, [257], async |t| {
     for name in types {
         let found = t.broker.finished_jobs(&of_type(name), 9).await?;
         assert_eq!(found.iter().map(|job| &*job.job_type).collect::<Vec<_>>(), [name]);
+    }
+});
+
+case!(statistics_tell_names_apart_to_their_last_space, [257], async |t| {
+    for queue in ["work", "[ｗork]"] {
+        t.define(&format!("CREATE WORK QUEUE {queue}")).await?;
+    }
+    for queue in ["work", "ｗork"] {
+        for reader in ["r", "r ", "R"] {
+            t.broker.push_job(queue, "x").await?;
+            let job = t.broker.take_jobs(queue).taken_by(reader).await?.remove(0);
+            t.broker.complete_job(&job).await?;
+        }
+    }
+    for (by, right) in [(StatisticsBy::Queue, (2, 3)), (StatisticsBy::Reader, (6, 1))] {
+        let rows = t.broker.work_statistics(None, by).await?;
+        assert_eq!((rows.len(), rows.iter().all(|row| row.jobs == right.1)), (right.0, true), "{rows:?}");
     }
 });

@@ -419,6 +419,10 @@ pub(crate) async fn dead_letters_are_seen_redriven_and_purged_by_a_filter(store:
         // Names of queues fold A to Z only, the others are compared byte by byte.
         (DeadLetterFilter { queue: Some("ｗork".into()), ..all.clone() }, 0),
         (DeadLetterFilter { service: Some("WORKER".into()), ..all.clone() }, 0),
+        // To SQL Server a text equals the same text with spaces at its end.
+        (DeadLetterFilter { queue: Some("work ".into()), ..all.clone() }, 0),
+        (DeadLetterFilter { service: Some("worker ".into()), ..all.clone() }, 0),
+        (DeadLetterFilter { message_type: Some("DEFAULT ".into()), ..all.clone() }, 0),
         (DeadLetterFilter { message_type: Some("DEFAULT".into()), ..all.clone() }, 3),
         (DeadLetterFilter { message_type: Some("other".into()), ..all.clone() }, 0),
         (DeadLetterFilter { letter: Some(letters[1].dead_letter_id), ..all.clone() }, 1),
@@ -449,4 +453,37 @@ pub(crate) async fn dead_letters_are_seen_redriven_and_purged_by_a_filter(store:
     assert_eq!(broker.purge_dead_letters(&all).await.unwrap(), 1);
     assert_eq!(broker.receive("work").await.unwrap().unwrap().first().handle(), letters[1].conversation_handle);
     assert!(broker.dead_letters(&all, 10, 0).await.unwrap().is_empty());
+}
+
+/// A dead letter keeps the name that its queue had, which a queue of later may spell in other letters.
+pub(crate) async fn dead_letters_are_counted_by_the_name_of_their_queue(store: Store) {
+    let broker = broker(store).await;
+    let script = "CREATE QUEUE first WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER);
+        CREATE QUEUE other WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER);
+        CREATE SERVICE [a] ON QUEUE first ([DEFAULT]); CREATE SERVICE [b] ON QUEUE other ([DEFAULT])";
+    broker.execute(&script.replace("other", "[ｆirst]")).await.unwrap();
+    for (service, queue, letters) in [("a", "first", 2), ("b", "ｆirst", 1)] {
+        for _ in 0..letters {
+            let dialog = broker.begin_dialog("a", service).await.unwrap();
+            broker.send(dialog, "DEFAULT", "x").await.unwrap();
+            let tx = broker.begin().await.unwrap();
+            tx.receive(queue).await.unwrap().unwrap();
+            tx.rollback().await.unwrap();
+        }
+    }
+    let counted = async || {
+        let queues = broker.status().await.unwrap().queues;
+        let counted = queues.into_iter().filter(|queue| queue.dead_letters > 0);
+        let mut counted: Vec<_> = counted.map(|queue| (queue.name, queue.dead_letters)).collect();
+        counted.sort();
+        counted
+    };
+    let found = broker.doctor().await.unwrap();
+    let dead = found.iter().filter(|found| found.kind == FindingKind::DeadLetters);
+    let mut dead: Vec<_> = dead.map(|found| (found.subject.clone(), found.amount)).collect();
+    dead.sort();
+    assert_eq!(counted().await, [("first".to_owned(), 2), ("ｆirst".to_owned(), 1)]);
+    assert_eq!(dead, [("first".to_owned(), 2), ("ｆirst".to_owned(), 1)]);
+    broker.execute("CREATE QUEUE idle; ALTER SERVICE [a] ON QUEUE idle; DROP QUEUE first; CREATE QUEUE First").await.unwrap();
+    assert_eq!(counted().await, [("First".to_owned(), 2), ("ｆirst".to_owned(), 1)]);
 }

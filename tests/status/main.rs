@@ -50,6 +50,7 @@ tests! {
     looked::a_purge_drops_messages_and_keeps_conversations,
     looked::many_conversations_are_ended_and_changed_by_a_filter,
     looked::dead_letters_are_seen_redriven_and_purged_by_a_filter,
+    looked::dead_letters_are_counted_by_the_name_of_their_queue,
     looked::a_script_is_ensured_twice_and_previewed,
     shown::json_has_the_documented_names,
 }

@@ -12,7 +12,7 @@ LEFT JOIN (
     SELECT far.service_id, t.enqueued_at
     FROM dialoq.effective_transmission AS t
     JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = t.endpoint_id
-    JOIN dialoq.read_services AS far ON far.name = e.far_service
+    JOIN dialoq.read_services AS far ON far.name = e.far_service AND DATALENGTH(far.name) = DATALENGTH(e.far_service)
 ) AS m ON m.service_id = s.service_id
 WHERE q.is_receive_enabled = 0
 GROUP BY q.queue_id, q.name

@@ -13,9 +13,12 @@ FROM dialoq.dead_letters AS d
 WHERE (@P1 IS NULL OR TRANSLATE(d.queue_name COLLATE Latin1_General_100_BIN2,
         N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
         = TRANSLATE(CAST(@P1 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
-        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
-    AND (@P2 IS NULL OR d.service_name COLLATE Latin1_General_100_BIN2 = CAST(@P2 AS nvarchar(4000)))
-    AND (@P3 IS NULL OR d.message_type_name = CAST(@P3 AS nvarchar(4000)))
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
+        AND DATALENGTH(d.queue_name) = DATALENGTH(CAST(@P1 AS nvarchar(4000))))
+    AND (@P2 IS NULL OR d.service_name COLLATE Latin1_General_100_BIN2 = CAST(@P2 AS nvarchar(4000))
+        AND DATALENGTH(d.service_name) = DATALENGTH(CAST(@P2 AS nvarchar(4000))))
+    AND (@P3 IS NULL OR d.message_type_name = CAST(@P3 AS nvarchar(4000))
+        AND DATALENGTH(d.message_type_name) = DATALENGTH(CAST(@P3 AS nvarchar(4000))))
     AND (@P4 IS NULL OR d.conversation_handle = CAST(@P4 AS uniqueidentifier))
     AND (@P5 IS NULL OR d.dead_letter_id = CAST(@P5 AS bigint))
     AND (@P6 IS NULL OR DATEDIFF_BIG(microsecond, '1970-01-01', d.died_at) < CAST(@P6 AS bigint))

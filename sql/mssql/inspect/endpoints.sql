@@ -18,9 +18,12 @@ WHERE e.is_system = 0
     AND (@P2 IS NULL OR TRANSLATE(q.name COLLATE Latin1_General_100_BIN2,
         N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
         = TRANSLATE(CAST(@P2 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
-        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
-    AND (@P3 IS NULL OR s.name = CAST(@P3 AS nvarchar(4000)))
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
+        AND DATALENGTH(q.name) = DATALENGTH(CAST(@P2 AS nvarchar(4000))))
+    AND (@P3 IS NULL OR s.name = CAST(@P3 AS nvarchar(4000))
+        AND DATALENGTH(s.name) = DATALENGTH(CAST(@P3 AS nvarchar(4000))))
     AND (@P4 IS NULL OR e.state = CAST(@P4 AS nvarchar(4000)))
     AND (@P5 IS NULL OR DATEDIFF_BIG(microsecond, '1970-01-01', e.begun_at) < CAST(@P5 AS bigint))
-    AND (@P6 IS NULL OR c.name = CAST(@P6 AS nvarchar(4000)))
+    AND (@P6 IS NULL OR c.name = CAST(@P6 AS nvarchar(4000))
+        AND DATALENGTH(c.name) = DATALENGTH(CAST(@P6 AS nvarchar(4000))))
 ORDER BY e.begun_at, e.endpoint_id

@@ -16,13 +16,16 @@ JOIN dialoq.effective_endpoint AS e ON e.conversation_handle = m.conversation_ha
 WHERE (@P1 IS NULL OR TRANSLATE(m.queue_name COLLATE Latin1_General_100_BIN2,
         N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
         = TRANSLATE(CAST(@P1 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
-        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
+        N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
+        AND DATALENGTH(m.queue_name) = DATALENGTH(CAST(@P1 AS nvarchar(4000))))
     AND (@P2 IS NULL OR m.conversation_handle = CAST(@P2 AS uniqueidentifier))
-    AND (@P3 IS NULL OR m.message_type_name = CAST(@P3 AS nvarchar(4000)))
+    AND (@P3 IS NULL OR m.message_type_name = CAST(@P3 AS nvarchar(4000))
+        AND DATALENGTH(m.message_type_name) = DATALENGTH(CAST(@P3 AS nvarchar(4000))))
     AND (@P4 IS NULL OR m.message_id = CAST(@P4 AS uniqueidentifier))
     AND (m.status = 1 OR CAST(@P5 AS bigint) = 1)
     AND (@P8 IS NULL OR DATEDIFF_BIG(microsecond, '1970-01-01', m.message_enqueue_time) < CAST(@P8 AS bigint))
-    AND (@P9 IS NULL OR m.service_name = CAST(@P9 AS nvarchar(4000)))
+    AND (@P9 IS NULL OR m.service_name = CAST(@P9 AS nvarchar(4000))
+        AND DATALENGTH(m.service_name) = DATALENGTH(CAST(@P9 AS nvarchar(4000))))
 ORDER BY
     CASE WHEN m.status = 1 THEN 0 ELSE 1 END, e.is_quarantined, -m.priority,
     CASE WHEN @P2 IS NOT NULL THEN CASE m.message_type_id WHEN 3 THEN 0 WHEN 1 THEN 1 ELSE 2 END END, m.queuing_order

@@ -1,4 +1,5 @@
 -- Every queue, with its readers as the processes last wrote them. The limit of readers is one for all processes.
+-- Dead letters have the name that their queue had.
 -- Takes: nothing
 -- Gives: queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_activation_enabled, activation_procedure, max_queue_readers, readers_running, sessions_waiting, off_since (microseconds of UTC), off_by, off_reason, dead_letters
 SELECT
@@ -16,5 +17,14 @@ LEFT JOIN (
     FROM dialoq.sys_dm_broker_queue_monitors
     GROUP BY queue_id
 ) AS m ON m.queue_id = q.queue_id
-LEFT JOIN (SELECT queue_name, COUNT_BIG(*) AS dead_letters FROM dialoq.dead_letters GROUP BY queue_name) AS d ON d.queue_name = q.name
+LEFT JOIN (
+    SELECT n.folded_name, COUNT_BIG(*) AS dead_letters
+    FROM (
+        SELECT TRANSLATE(l.queue_name COLLATE Latin1_General_100_BIN2,
+            N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz') AS folded_name
+        FROM dialoq.dead_letters AS l
+    ) AS n
+    GROUP BY n.folded_name
+) AS d ON d.folded_name = TRANSLATE(q.name COLLATE Latin1_General_100_BIN2,
+    N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
 ORDER BY LOWER(q.name), q.queue_id

@@ -1,5 +1,5 @@
 -- How long jobs waited to be taken (from the push to the last taking) and to be completed (from there), over the history. A
--- percentile is the first value that so many of the jobs do not exceed.
+-- percentile is the first value that so many of the jobs do not exceed. Names are told apart to their last space.
 -- Takes: @P1 queue or NULL, @P2 by: queue, reader or writer
 -- Gives: queue, name, jobs, take_avg_us, take_p50_us, take_p95_us, take_p99_us, complete_avg_us, complete_p50_us, complete_p95_us, complete_p99_us
 SELECT
@@ -14,14 +14,16 @@ SELECT
     MIN(CASE WHEN r.complete_place * 100 >= 99 * r.jobs THEN r.complete_us END) AS complete_p99_us
 FROM (
     SELECT
-        t.queue, t.name, t.take_us, t.complete_us,
-        COUNT_BIG(*) OVER (PARTITION BY t.queue, t.name) AS jobs,
-        ROW_NUMBER() OVER (PARTITION BY t.queue, t.name ORDER BY t.take_us) AS take_place,
-        ROW_NUMBER() OVER (PARTITION BY t.queue, t.name ORDER BY t.complete_us) AS complete_place
+        t.queue, t.name, t.name_bytes, t.take_us, t.complete_us,
+        COUNT_BIG(*) OVER (PARTITION BY t.queue, t.name, t.name_bytes) AS jobs,
+        ROW_NUMBER() OVER (PARTITION BY t.queue, t.name, t.name_bytes ORDER BY t.take_us) AS take_place,
+        ROW_NUMBER() OVER (PARTITION BY t.queue, t.name, t.name_bytes ORDER BY t.complete_us) AS complete_place
     FROM (
         SELECT
-            q.name AS queue,
+            q.name COLLATE Latin1_General_100_BIN2 AS queue,
             CASE CAST(@P2 AS nvarchar(16)) WHEN N'reader' THEN h.taken_by WHEN N'writer' THEN h.pushed_by ELSE N'' END AS name,
+            CASE CAST(@P2 AS nvarchar(16)) WHEN N'reader' THEN DATALENGTH(h.taken_by) WHEN N'writer' THEN DATALENGTH(h.pushed_by) END
+                AS name_bytes,
             h.taken_at - h.pushed_at AS take_us, h.finished_at - h.taken_at AS complete_us
         FROM dialoq.read_job_history AS h
         JOIN dialoq.read_work_queues AS q ON q.queue_id = h.queue_id
@@ -30,5 +32,5 @@ FROM (
                 N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz'))
     ) AS t
 ) AS r
-GROUP BY r.queue, r.name
+GROUP BY r.queue, r.name, r.name_bytes
 ORDER BY LOWER(r.queue), jobs DESC, r.name

@@ -1,4 +1,5 @@
 -- Every queue, with its readers as the processes last reported them. The limit of readers is one for all processes.
+-- Dead letters have the name that their queue had.
 -- Takes: nothing
 -- Gives: queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_activation_enabled, activation_procedure, max_queue_readers, readers_running, sessions_waiting, off_since (microseconds of UTC), off_by, off_reason, dead_letters
 SELECT
@@ -16,5 +17,9 @@ LEFT JOIN (
     FROM dialoq.sys_dm_broker_queue_monitors
     GROUP BY queue_id
 ) AS m ON m.queue_id = q.queue_id
-LEFT JOIN (SELECT queue_name, pg_catalog.count(*) AS dead_letters FROM dialoq.dead_letters GROUP BY queue_name) AS d ON d.queue_name = q.name
+LEFT JOIN (
+    SELECT pg_catalog.lower(l.queue_name COLLATE "C") AS folded_name, pg_catalog.count(*) AS dead_letters
+    FROM dialoq.dead_letters AS l
+    GROUP BY pg_catalog.lower(l.queue_name COLLATE "C")
+) AS d ON d.folded_name = pg_catalog.lower(q.name COLLATE "C")
 ORDER BY pg_catalog.lower(q.name), q.queue_id

@@ -1,4 +1,4 @@
--- Every queue, with its readers as the owner of the file last wrote them.
+-- Every queue, with its readers as the owner of the file last wrote them. Dead letters have the name that their queue had.
 -- Takes: nothing
 -- Gives: queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_activation_enabled, activation_procedure, max_queue_readers, readers_running, sessions_waiting, off_since (microseconds of UTC), off_by, off_reason, dead_letters
 SELECT
@@ -16,5 +16,7 @@ LEFT JOIN (
     FROM dialoq_queue_monitor
     GROUP BY queue_id
 ) AS m ON m.queue_id = q.queue_id
-LEFT JOIN (SELECT queue_name, count(*) AS dead_letters FROM dialoq_dead_letter GROUP BY queue_name) AS d ON d.queue_name = q.name
+LEFT JOIN (
+    SELECT queue_name COLLATE NOCASE AS queue_name, count(*) AS dead_letters FROM dialoq_dead_letter GROUP BY queue_name COLLATE NOCASE
+) AS d ON d.queue_name = q.name COLLATE NOCASE
 ORDER BY q.name COLLATE NOCASE, q.queue_id
