@@ -484,6 +484,9 @@ pub(crate) async fn dead_letters_are_counted_by_the_name_of_their_queue(store: S
     dead.sort();
     assert_eq!(counted().await, [("first".to_owned(), 2), ("ｆirst".to_owned(), 1)]);
     assert_eq!(dead, [("first".to_owned(), 2), ("ｆirst".to_owned(), 1)]);
-    broker.execute("CREATE QUEUE idle; ALTER SERVICE [a] ON QUEUE idle; DROP QUEUE first; CREATE QUEUE First").await.unwrap();
+    broker
+        .execute("CREATE QUEUE idle; ALTER SERVICE [a] ON QUEUE idle; DROP QUEUE first; CREATE QUEUE First")
+        .await
+        .unwrap();
     assert_eq!(counted().await, [("First".to_owned(), 2), ("ｆirst".to_owned(), 1)]);
 }

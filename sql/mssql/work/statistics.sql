@@ -1,5 +1,5 @@
 -- How long jobs waited to be taken (from the push to the last taking) and to be completed (from there), over the history. A
--- percentile is the first value that so many of the jobs do not exceed. Names are told apart to their last space.
+-- percentile is the first value that so many of the jobs do not exceed. Names are compared to their last space.
 -- Takes: @P1 queue or NULL, @P2 by: queue, reader or writer
 -- Gives: queue, name, jobs, take_avg_us, take_p50_us, take_p95_us, take_p99_us, complete_avg_us, complete_p50_us, complete_p95_us, complete_p99_us
 SELECT
