@@ -38,34 +38,42 @@ async fn a_take_in_a_transaction_counts_an_attempt_if_its_caller_got_the_job() {
 async fn a_take_whose_caller_leaves_while_the_definitions_are_read_counts_no_attempt() {
     let _limit = crate::testing::limit();
     for is_in_transaction in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let owner = with_a_job(folder.path()).await;
-        let guest = SharedStore::open(options(folder.path())).unwrap();
-        let mut tx = guest.begin().await.unwrap();
-        {
-            let mut asked = match is_in_transaction {
-                true => tx.execute(take(Hold::Transaction)),
-                false => {
-                    let asked = guest.submit(vec![take(Hold::Lease(None))]);
-                    Box::pin(async { Ok(asked.await?.remove(0)) })
-                }
-            };
-            let mut look = || asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
-            assert!(look(), "it is sent");
-            let is_taken = || async {
-                let rows = owner.query(statement_of("select * from dialoq_job where state = 2")).await.unwrap().rows;
-                !rows.is_empty()
-            };
-            while !is_taken().await {
-                tokio::task::yield_now().await;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-            assert!(look(), "the definitions are read");
-        }
-        drop(tx);
-        let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&owner)).await;
-        assert_eq!(attempt.expect("it is ready again"), 1, "in a transaction: {is_in_transaction}");
+        while !leaves_while_the_definitions_are_read(is_in_transaction).await {}
     }
+}
+
+/// False if the definitions had been read before the caller could leave.
+async fn leaves_while_the_definitions_are_read(is_in_transaction: bool) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = with_a_job(folder.path()).await;
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    let mut tx = guest.begin().await.unwrap();
+    let mut asked = match is_in_transaction {
+        true => tx.execute(take(Hold::Transaction)),
+        false => {
+            let asked = guest.submit(vec![take(Hold::Lease(None))]);
+            Box::pin(async { Ok(asked.await?.remove(0)) })
+        }
+    };
+    let mut look = || asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
+    assert!(look(), "it is sent");
+    let is_taken = || async {
+        let rows = owner.query(statement_of("select * from dialoq_job where state = 2")).await.unwrap().rows;
+        !rows.is_empty()
+    };
+    while !is_taken().await {
+        tokio::task::yield_now().await;
+    }
+    // The answer arrives.
+    std::thread::sleep(Duration::from_millis(100));
+    if !look() {
+        return false;
+    }
+    drop(asked);
+    drop(tx);
+    let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&owner)).await;
+    assert_eq!(attempt.expect("it is ready again"), 1, "in a transaction: {is_in_transaction}");
+    true
 }
 
 fn take(hold: Hold) -> Verb {
