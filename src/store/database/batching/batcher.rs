@@ -15,8 +15,8 @@ const MOST_ITEMS: usize = 256;
 const MOST_BYTES: usize = 4 << 20;
 
 /// The numbers of items between which a batcher has one batch under way at a time. A batch costs the server as much as nearly twenty of its
-/// items, so callers are faster together: with one batch instead of two 4 to 64 callers SEND a fifth to a quarter more, and 8 to 32 receive as
-/// much more. Two callers are faster side by side, each with a call of its own. Of many callers both batches are large, and use more
+/// items, so callers are faster together: with one batch instead of two 8 to 16 callers SEND and receive a fifth to a third more, 64 as many
+/// within the noise. Two callers are faster side by side, each with a call of its own. Of many callers both batches are large, and use more
 /// processors of the server.
 const FEW_ITEMS: usize = 2;
 const MANY_ITEMS: usize = 128;
