@@ -172,7 +172,7 @@ impl JobBatches {
             let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone());
             let batcher = match key {
                 BatchKey::Claim(..) | BatchKey::TakeInLine(..) => batcher.one_at_a_time(),
-                _ => batcher.sharing_syncs(),
+                _ => batcher.waiting_for_locks(),
             };
             Arc::new(VerbBatcher { key: key.clone(), batcher, search: Mutex::default() })
         };
