@@ -43,6 +43,12 @@ pub fn shell_word(text: &str) -> std::borrow::Cow<'_, str> {
     crate::status::shell::shell_word(text)
 }
 
+/// The handler of this job has not begun with it: if it fails now, a leased job goes back at once and the attempt does not count.
+#[cfg(feature = "cli")]
+pub fn has_not_begun(context: &crate::work::Context) {
+    context.has_not_begun();
+}
+
 /// Kills all external programs of activated readers and their children, and lets none start from now on: for the end of a
 /// process that runs no destructors.
 #[cfg(all(unix, feature = "cli"))]

@@ -4,6 +4,7 @@ use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, 
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
+use crate::protocol::work::TakenJob;
 use crate::protocol::{Message, MessageValidation, Outcome, ReceiveFrom, Unit, Verb};
 use crate::time::{Clock, Timestamp};
 use std::collections::{HashMap, VecDeque};
@@ -162,6 +163,10 @@ impl Store for Shared {
             }
             Ok(outcomes)
         })
+    }
+
+    fn give_back_jobs(&self, _: Vec<TakenJob>) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

@@ -7,6 +7,7 @@ use super::database::link::EnlistedConnection;
 use super::{ActivityBoard, BoxFuture, LockHolder, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use std::slice::from_ref;
@@ -146,6 +147,10 @@ impl<L: Layer> Store for L {
     ) -> BoxFuture<'a, Result<Outcome>> {
         let call = self.before(Request::PerformOn(&verb));
         around(call, move || self.inner().perform_on(connection, verb), from_ref, CallState::end)
+    }
+
+    fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()> {
+        self.inner().give_back_jobs(jobs)
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

@@ -38,6 +38,7 @@ pub use texts::{DoctorTexts, InspectTexts, StatusTexts, StoreTexts, WorkTexts};
 
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
+use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use database::link::EnlistedConnection;
@@ -76,6 +77,10 @@ pub trait Store: Send + Sync + 'static {
         connection: &'a mut dyn EnlistedConnection,
         verb: Verb,
     ) -> BoxFuture<'a, Result<Outcome>>;
+
+    /// Gives leased jobs back whose handlers have not begun: their attempts do not count. One that cannot be given back is held to the
+    /// end of its lease.
+    fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()>;
 
     /// Opens a transaction; dropping it rolls it back.
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>>;

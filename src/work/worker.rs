@@ -43,6 +43,8 @@ pub struct Context {
 struct Choices {
     result: Option<Vec<u8>>,
     after_failure: Option<AfterFailure>,
+    /// The handler has not begun with the job.
+    is_not_begun: bool,
 }
 
 impl Context {
@@ -73,6 +75,12 @@ impl Context {
     /// ```
     pub fn after_failure(&self, then: AfterFailure) {
         self.choices.lock().unwrap_or_else(PoisonError::into_inner).after_failure = Some(then);
+    }
+
+    /// The handler has not begun with the job: if it fails now, a leased job goes back at once and the attempt does not count.
+    #[cfg(feature = "cli")]
+    pub(crate) fn has_not_begun(&self) {
+        self.choices.lock().unwrap_or_else(PoisonError::into_inner).is_not_begun = true;
     }
 }
 

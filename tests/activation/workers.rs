@@ -6,7 +6,8 @@ use crate::hosts::Host;
 use crate::servers::Database;
 use crate::stage::{FIVE_SECONDS, Stage, soon, until};
 use dialoq::activation::MonitorRow;
-use dialoq::work::{RunningWorker, WorkQueue};
+use dialoq::internals::has_not_begun;
+use dialoq::work::{JobFilter, RunningWorker, WorkDone, WorkQueue};
 use dialoq::{Act, Broker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -127,6 +128,38 @@ staged!(a_paused_queue_has_no_monitor_and_a_job_that_falls_due_starts_a_reader, 
     stage.advance(FIVE_SECONDS);
     until("both jobs done", || worker.done().completed == 2).await;
     soon("the end of the worker", worker.stop()).await;
+});
+
+staged!(a_job_whose_handler_has_not_begun_goes_back_uncounted, async |store| {
+    let stage = Stage::new(store).await;
+    stage.ddl("CREATE WORK QUEUE jobs WITH MAX_ATTEMPTS = 1").await;
+    push(&stage, 1).await;
+    let desk = Desk::new();
+    let handling = desk.clone();
+    let worker = stage.worker(JOBS, move |context, _| {
+        let desk = handling.clone();
+        async move {
+            let _at_work = AtWork::begin(&desk);
+            let _ = desk.gate.acquire().await;
+            has_not_begun(&context);
+            Err("it could not begin")
+        }
+    });
+    let worker = worker.start();
+    until("the job in work", || desk.now() == 1).await;
+    let stopped = async { tokio::join!(worker.stop(), async { desk.let_go(1) }).0 };
+    assert_eq!(soon("the end of the worker", stopped).await, WorkDone::default());
+    // SQLite writes it a moment later.
+    let job = soon("the job in its queue", async {
+        loop {
+            match stage.jobs(&JobFilter::default(), 1).await.unwrap().remove(0) {
+                job if job.state == "taken" => tokio::task::yield_now().await,
+                job => return job,
+            }
+        }
+    });
+    let job = job.await;
+    assert_eq!((&*job.state, job.attempts, job.last_error), ("ready", 0, None));
 });
 
 staged!(a_maximum_that_is_altered_takes_effect_while_readers_run, async |store| {

@@ -234,6 +234,28 @@ fn a_worker_whose_store_has_failed_ends() {
 
 #[cfg(unix)]
 #[test]
+fn a_worker_whose_store_has_failed_ends_although_a_program_cannot_be_started() {
+    let _limit = crate::limit();
+    let shop = emails("", 1);
+    let (fifo, program) = (shop.path("gone"), shop.path("program"));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::fs::write(&program, "#!/bin/sh\nexec cat gone\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut running = shop.start(&["work", "run", "emails", "--readers", "2", "--exec", "./program"]);
+    // Opened once the program reads it.
+    let to_program = std::fs::File::create(&fifo).unwrap();
+    std::fs::remove_file(&program).unwrap();
+    shop.ok(&["work", "push", "emails", "2"]);
+    while !running.error_line().contains("not started") {}
+    let file = rusqlite::Connection::open(shop.path("shop.db")).unwrap();
+    file.execute("delete from dialoq_job", ()).unwrap();
+    drop((file, to_program));
+    let (code, error) = running.end();
+    assert!(code == Some(1) && error.contains("error[60015]"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_program_that_cannot_be_started_yet_costs_its_job_no_attempt() {
     let _limit = crate::limit();
     let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
@@ -255,6 +277,31 @@ fn a_program_that_cannot_be_started_yet_costs_its_job_no_attempt() {
     let first: Value = serde_json::from_str(error.lines().next().unwrap()).unwrap();
     let warning = first["warning"].as_str().unwrap_or_default();
     assert!(code == Some(130) && warning.starts_with("not started: program"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_worker_that_ends_before_its_program_could_be_started_costs_its_job_no_attempt() {
+    let _limit = crate::limit();
+    let shop = emails("WITH MAX_ATTEMPTS = 1; CREATE WORK QUEUE others", 1);
+    std::fs::write(shop.path("program"), "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(shop.path("program"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let stops = |activated: &[&str]| {
+        let mut running = shop.start(&[&["work", "run", "emails", "--exec", "./program"], activated].concat());
+        while !running.error_line().contains("not started") {}
+        assert_eq!(shop.json(&["--json", "work", "show", "1"])[0]["state"], "taken");
+        running.interrupt();
+        let (code, error) = running.end();
+        assert!(code == Some(130) && error.contains("completed 0, failed 0, lost 0"), "{error}");
+        let job = &shop.json(&["--json", "work", "show", "1"])[0];
+        assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()), "{job}");
+    };
+    stops(&[]);
+    // The others work through the owner of the file.
+    let mut owner = shop.start(&["work", "run", "others", "--exec", "true"]);
+    owner.error_line();
+    stops(&[]);
+    stops(&["--activated"]);
 }
 
 #[cfg(unix)]

@@ -4,6 +4,7 @@ use super::*;
 use crate::act::Act;
 use crate::catalog::Catalog;
 use crate::error::Code;
+use crate::protocol::work::TakenJob;
 use crate::protocol::{ReceiveFrom, Unit};
 use crate::store::database::link::{Call, EnlistedConnection, Linked};
 use crate::store::fake::{FakeStore, Shared};
@@ -53,6 +54,11 @@ impl Store for Recorder {
     fn perform_on<'a>(&'a self, _: &'a mut dyn EnlistedConnection, _: Verb) -> BoxFuture<'a, Result<Outcome>> {
         self.called("perform_on");
         Box::pin(async { Ok(Outcome::Done) })
+    }
+
+    fn give_back_jobs(&self, _: Vec<TakenJob>) -> BoxFuture<'_, ()> {
+        self.called("give_back_jobs");
+        Box::pin(async {})
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
@@ -184,6 +190,7 @@ async fn call_all(store: &dyn Store) {
     assert!(store.unit_happened(Uuid::nil()).await.unwrap());
     assert!(store.reader_slot(1, 1).await.unwrap().is_none());
     assert_eq!(store.perform_on(&mut NoConnection, verb()).await.unwrap(), Outcome::Done);
+    store.give_back_jobs(Vec::new()).await;
     let mut tx = store.begin().await.unwrap();
     tx.execute(verb()).await.unwrap();
     tx.sql(statement()).await.unwrap();

@@ -6,20 +6,22 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, printable_name};
 use clap::Args;
 use dialoq::activation::Program;
-use dialoq::internals::StartedProgram;
+use dialoq::internals::{StartedProgram, has_not_begun};
 use dialoq::work::{Context, WorkQueue};
 use dialoq::{Broker, Code, Error};
 use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Run a program for each job of a work queue.
 ///
 /// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN,
 /// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job, and
 /// its standard output, byte by byte but for the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on its standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
-/// kills them. A program that cannot be started is no failed attempt: its job is held, and the start is tried again every 5 s.
+/// kills them. A program that cannot be started is no failed attempt: its job is held, and the start is tried again every 5 s, up to the
+/// first ctrl-C, which gives the job back.
 /// If an embedded store takes nothing more, after a commit that failed, it ends with exit code 1 once they have
 /// ended.
 #[derive(Debug, Args)]
@@ -72,7 +74,8 @@ impl Run {
         // The name lives as long as the process, as that of a queue in a program does.
         let queue: WorkQueue<Vec<u8>> = WorkQueue::raw(Box::leak(self.queue.clone().into_boxed_str()));
         let program = Arc::new((self.exec.clone(), self.args.clone(), self.timeout));
-        let (is_json, stopping) = (output.json, interrupt.clone());
+        let is_json = output.json;
+        let (stop, stopping) = watch::channel(false);
         let worker = broker.worker(queue, move |context, body| {
             let (program, mut stopping) = (program.clone(), stopping.clone());
             async move {
@@ -86,7 +89,10 @@ impl Run {
                     Output::new(is_json).warning(&format!("not started: {why}; trying again in 5 s"));
                     tokio::select! {
                         () = tokio::time::sleep(PAUSE) => {}
-                        () = stopping.requested() => return Err(why),
+                        _ = stopping.wait_for(|stopping| *stopping) => {
+                            has_not_begun(&context);
+                            return Err(why);
+                        }
                     }
                 };
                 let running = started.run(body);
@@ -123,9 +129,9 @@ impl Run {
         if !output.json {
             output.note("waiting for the programs that run; ctrl-C again kills them");
         }
-        let stopping = running.stop();
+        let _ = stop.send(true);
         let done = tokio::select! {
-            done = stopping => Some(done),
+            done = running.stop() => Some(done),
             () = interrupt.requested_times(2) => None,
         };
         broker.close().await?;

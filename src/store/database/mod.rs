@@ -32,6 +32,7 @@ use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
+use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
 use batching::{batcher, claim_batches, dialog_batches, job_batches, receive_batches, send_batches};
@@ -351,6 +352,13 @@ impl Store for DatabaseStore {
                 // The caller uses the facts of the last poll.
                 Err(error) => tracing::warn!(%error, "the queues could not be polled"),
             }
+        })
+    }
+
+    fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let _work = self.database.open_work.begin();
+            self.database.return_unseen_jobs(&jobs).await;
         })
     }
 

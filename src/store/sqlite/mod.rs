@@ -203,7 +203,7 @@ impl SqliteStore {
         ReadOnlyStore::open(options)
     }
 
-    /// Gives jobs back that a leased take gave to a caller who had gone.
+    /// Gives leased jobs back that no handler has seen.
     fn give_back(&self, jobs: &[TakenJob]) {
         self.engine.give_back_jobs(jobs.iter().copied());
     }
@@ -450,6 +450,10 @@ impl Store for SqliteStore {
 
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { Ok(self.engine.lock()?.core.unit_happened(unit_id)) })
+    }
+
+    fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.give_back(&jobs) })
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

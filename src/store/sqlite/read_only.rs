@@ -6,6 +6,7 @@ use super::readers::Readers;
 use super::{SqliteOptions, blocking, load, read, share, user_sql};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
+use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit};
 use crate::store::url::Location;
 use crate::store::{ActivityBoard, BoxFuture, LockHolder, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
@@ -79,6 +80,11 @@ impl Store for ReadOnlyStore {
 
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { self.readers.lend(|reader| load::unit_happened(&reader.connection, unit_id)) })
+    }
+
+    /// Nothing was taken from it.
+    fn give_back_jobs(&self, _: Vec<TakenJob>) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

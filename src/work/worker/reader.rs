@@ -50,6 +50,7 @@ pub(super) struct Reader<T> {
 enum Ended {
     Done(Option<Vec<u8>>),
     Failed(String, AfterFailure),
+    NotBegun(String),
 }
 
 impl<T: Send + 'static> Reader<T> {
@@ -193,6 +194,11 @@ impl<T: Send + 'static> Reader<T> {
                     Some(refused) => refused,
                 }
             }
+            Ended::NotBegun(reason) => {
+                tracing::debug!(job = job.taken.job.0, reason, "a job is given back before its handler has begun");
+                broker.shared_store().give_back_jobs(vec![job.taken]).await;
+                return Ok(None);
+            }
             Ended::Failed(reason, then) => (reason, then),
         };
         self.note_failure(&job, &reason);
@@ -277,6 +283,8 @@ impl<T: Send + 'static> Reader<T> {
                 }
             }
             Ended::Failed(reason, then) => (reason, then),
+            // The end of the transaction is a failed attempt.
+            Ended::NotBegun(reason) => (reason, AfterFailure::Policy),
         };
         self.note_failure(&job, &reason);
         // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
@@ -327,8 +335,11 @@ impl<T: Send + 'static> Reader<T> {
                 Err(_) => "its handler was ended with the runtime".to_owned(),
             },
         };
-        let then = choices.lock().unwrap_or_else(PoisonError::into_inner).after_failure;
-        Ended::Failed(reason, then.unwrap_or(AfterFailure::Policy))
+        let choices = choices.lock().unwrap_or_else(PoisonError::into_inner);
+        match choices.is_not_begun {
+            true => Ended::NotBegun(reason),
+            false => Ended::Failed(reason, choices.after_failure.unwrap_or(AfterFailure::Policy)),
+        }
     }
 
     fn lease(&self, job: &Job) -> Duration {

@@ -27,6 +27,7 @@ use super::{SqliteOptions, blocking, open, read};
 use crate::catalog::Catalog;
 use crate::core::Repair;
 use crate::error::{Code, Error, Result};
+use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::database::link::EnlistedConnection;
 use crate::store::url::Location;
@@ -183,6 +184,16 @@ impl Store for SharedStore {
 
     fn perform_on<'a>(&'a self, _: &'a mut dyn EnlistedConnection, _: Verb) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async { Err(no_enlisted_connections()) })
+    }
+
+    fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            match self.membership.role().await {
+                Ok(Giver::Owner(owned)) => owned.store.give_back_jobs(jobs).await,
+                Ok(Giver::Guest(remote)) => remote.client.notify(Call::GiveBack(jobs)),
+                Err(error) => tracing::warn!(%error, "jobs could not be given back; their leases end"),
+            }
+        })
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
