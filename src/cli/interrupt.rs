@@ -1,12 +1,18 @@
 //! ctrl-C: the first asks a command to stop where nothing is half done, the second to drop what it has in hand. Every other
 //! signal that would end the process and can be caught counts as ctrl-C, so that no program of a reader outlives it.
+//!
+//! Signals that come together are one request: `timeout` sends its signal twice, systemd with SendSIGHUP sends TERM and HUP, and a
+//! terminal that closes sends HUP as its shell does. The second of them killed the programs at work.
 
 use super::failure::Failure;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// How long a command may take to let go after the second ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How soon after a request a signal still belongs to it. No person presses ctrl-C again so soon.
+const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Whether a stop was requested, by ctrl-C or by another signal that ends a process.
 #[derive(Debug, Clone)]
@@ -37,7 +43,12 @@ impl Interrupt {
         let mut signals =
             Signals::new().map_err(|error| Failure::input(format!("signal handlers cannot be installed: {error}")))?;
         tokio::spawn(async move {
+            let mut last: Option<Instant> = None;
             while signals.next().await {
+                if last.is_some_and(|last| last.elapsed() < TOGETHER) {
+                    continue;
+                }
+                last = Some(Instant::now());
                 let mut times = 0;
                 sender.send_modify(|seen| {
                     *seen += 1;

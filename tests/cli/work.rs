@@ -306,6 +306,22 @@ fn a_worker_that_ends_before_its_program_could_be_started_costs_its_job_no_attem
 
 #[cfg(unix)]
 #[test]
+fn signals_that_come_together_let_running_programs_end() {
+    let _limit = crate::limit();
+    let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
+    let script = "touch begun; while [ ! -e go ]; do sleep 0.01; done";
+    let mut running = shop.start(&["work", "run", "emails", "--exec", "sh", "--", "-c", script]);
+    running.until_exists(&shop.path("begun"));
+    // Both come when it goes on, however slow this test is.
+    ["STOP", "TERM", "INT", "CONT"].into_iter().for_each(|signal| running.signal(signal));
+    while !running.error_line().contains("waiting for the programs that run") {}
+    std::fs::write(shop.path("go"), "").unwrap();
+    let (code, error) = running.end();
+    assert!(code == Some(130) && error.contains("completed 1, failed 0, lost 0"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_stalled_standard_error_holds_up_only_the_programs_that_write_to_it() {
     let _limit = crate::limit();
     // More of them than threads that drive tasks.
