@@ -256,5 +256,10 @@ mod tests {
             .map(|code| code.0)
             .collect();
         assert_eq!(retryable, [1205, 1222, 60_030, 60_032, 60_033, 60_038, 60_043, 60_046, 60_049]);
+        let page = include_str!("../../docs/troubleshooting.md");
+        let (before, _) = page.split_once(" may be tried again as they are").expect("the page lists them");
+        let sentence = before.rsplit(". ").next().unwrap_or_default();
+        let listed: Vec<u16> = sentence.split([',', ' ']).filter_map(|word| word.parse().ok()).collect();
+        assert_eq!(listed, retryable, "in docs/troubleshooting.md");
     }
 }

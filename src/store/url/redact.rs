@@ -60,6 +60,7 @@ const KNOWN: &[&str] = &[
     "pooling",
     "port",
     "server",
+    "share",
     "sql_timeout_ms",
     "sslcert",
     "sslkey",

@@ -20,7 +20,7 @@ fn parts_without_secrets_are_shown() {
         "postgres:///shop?host=/var/run/postgresql",
         "mssql://h\\LAB/master?authentication=entra_token",
         "mssql:Server=tcp:db.example,1434;Database=d;User Id=u",
-        "sqlite:shop.db?durability=normal",
+        "sqlite:shop.db?durability=normal&share=off",
         "sqlite::memory:",
         "sqlite:a b/ü.db",
         "sqlite:C:\\shop.db",
