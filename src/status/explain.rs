@@ -315,11 +315,24 @@ impl Broker {
                     format!("activation with procedure '{procedure}' is on, but no process runs readers for it"),
                     format!("start one, such as `dialoq activate {word} --exec PROGRAM`"),
                 ),
-                None => reasons.notes(
-                    ReasonKind::NoReader,
-                    "no reader is known: activation is off, and no session of this process waits in a RECEIVE",
-                    format!("receive from it, or run `dialoq activate {word} --exec PROGRAM`"),
-                ),
+                None => {
+                    let (off, advice) = match queue.activation_procedure {
+                        // `dialoq activate` starts no reader either.
+                        Some(_) => (
+                            "its ACTIVATION clause has STATUS = OFF",
+                            format!(
+                                "receive from it, or turn activation on: ALTER QUEUE [{}] WITH ACTIVATION (STATUS = ON)",
+                                queue.name.replace(']', "]]")
+                            ),
+                        ),
+                        None => (
+                            "activation is off",
+                            format!("receive from it, or run `dialoq activate {word} --exec PROGRAM`"),
+                        ),
+                    };
+                    let what = format!("no reader is known: {off}, and no session of this process waits in a RECEIVE");
+                    reasons.notes(ReasonKind::NoReader, what, advice);
+                }
             },
             (running, _) => {
                 let runs = if running == 1 { "1 reader runs".to_owned() } else { format!("{running} readers run") };

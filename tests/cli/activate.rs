@@ -50,6 +50,26 @@ fn a_program_is_run_for_every_message_until_ctrl_c() {
 }
 
 #[test]
+fn a_clause_that_is_off_is_named_and_starts_readers_when_it_is_turned_on() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let clause = "ACTIVATION (STATUS = OFF, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS OWNER)";
+    shop.ok_with(&["apply", "-"], format!("ALTER QUEUE orders WITH {clause}").as_bytes());
+    shop.order(&["a"]);
+    let turn_on = "ALTER QUEUE [orders] WITH ACTIVATION (STATUS = ON)";
+    let explained = shop.ok(&["explain", "orders"]);
+    assert!(explained.contains(turn_on) && !explained.contains("dialoq activate"), "{explained}");
+    let mut running = shop.start(&["activate", "orders", "--exec", "true"]);
+    running.error_line();
+    let off = running.error_line();
+    assert!(off.contains("no reader starts") && off.contains(turn_on), "{off}");
+    shop.ok_with(&["apply", "-"], turn_on.as_bytes());
+    assert!(running.error_line().contains("started"));
+    running.interrupt();
+    running.end();
+}
+
+#[test]
 fn a_message_that_fails_stays() {
     let _limit = crate::limit();
     let shop = Shop::open();

@@ -126,10 +126,12 @@ impl Activate {
             activate = activate.max_queue_readers(readers);
         }
         let queue = broker.catalog().queue(&self.queue).cloned();
-        let declared = queue.as_ref().and_then(|queue| queue.activation.as_ref()).map(|of| of.max_queue_readers);
+        let clause = queue.as_ref().and_then(|queue| queue.activation.clone());
+        let declared = clause.as_ref().map(|clause| clause.max_queue_readers);
+        let is_activation_on = clause.is_none_or(|clause| clause.is_enabled);
         let is_on = queue.is_some_and(|queue| queue.is_receive_enabled) && broker.catalog().settings.is_broker_enabled;
         let mut report = Report::new(output, &self.queue);
-        report.waiting(self.max_queue_readers.or(declared).unwrap_or(1), is_on)?;
+        report.waiting(self.max_queue_readers.or(declared).unwrap_or(1), is_on, is_activation_on)?;
         let readers = activate.start();
         let mut events = readers.events();
         let interval = report.interval();

@@ -53,10 +53,21 @@ impl<'a> Report<'a> {
     }
 
     /// What is waited for.
-    pub(super) fn waiting(&mut self, most: u16, is_on: bool) -> Result<(), Failure> {
+    pub(super) fn waiting(&mut self, most: u16, is_on: bool, is_activation_on: bool) -> Result<(), Failure> {
         let up_to = if most == 1 { "1 reader".to_owned() } else { format!("up to {most} readers") };
         let text = format!("waiting for messages in queue '{}', {up_to}; ctrl-C ends", printable_name(self.queue));
-        self.say(json!({ "event": "waiting", "queue": self.queue, "max_queue_readers": most }), &text)?;
+        let event = json!({
+            "event": "waiting", "queue": self.queue, "max_queue_readers": most, "is_activation_on": is_activation_on,
+        });
+        self.say(event, &text)?;
+        if !is_activation_on {
+            let in_brackets = self.queue.replace(']', "]]");
+            self.note(&format!(
+                "the ACTIVATION clause of the queue has STATUS = OFF, so no reader starts; ALTER QUEUE [{}] WITH ACTIVATION \
+                 (STATUS = ON) turns it on",
+                printable_name(&in_brackets)
+            ));
+        }
         if is_on { Ok(()) } else { self.turned(false) }
     }
 
