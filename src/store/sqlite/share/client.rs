@@ -28,6 +28,9 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 /// The shortest interval between two reports of this process's readers.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
+/// How long the end of a connection waits until what is queued is written. An owner that hangs reads nothing.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// In the id of a step of a transaction: what its caller does not take is rolled back.
 const IN_TX: u64 = 1 << 63;
 
@@ -168,7 +171,7 @@ impl Client {
         let error = tokio::select! {
             read = self.read() => read.err(),
             written = self.connection.write_queued() => written.err(),
-            () = self.finished.notified() => None,
+            () = self.finished() => None,
             () = self.follow_definitions() => None,
             () = self.publish_readers() => None,
         };
@@ -176,6 +179,12 @@ impl Client {
             tracing::warn!(%error, "the connection to the owner of the database was lost");
         }
         self.lose();
+    }
+
+    /// Returns when the owner closes, and this process has nothing more for it.
+    async fn finished(&self) {
+        self.finished.notified().await;
+        let _ = tokio::time::timeout(LAST_WORDS, self.connection.flushed()).await;
     }
 
     /// Reads until the connection ends.
@@ -295,23 +304,30 @@ impl Client {
         self.finish_if_idle();
     }
 
-    /// Ends the connection because this process closes its broker.
-    pub(super) fn close(&self) {
+    /// Ends the connection because this process closes its broker. Its callers get no answer. The owner may have sent those already,
+    /// and takes the jobs in them back.
+    pub(super) async fn close(&self) {
         self.is_closed.store(true, Relaxed);
+        let callers = self.lose_callers();
+        callers.keys().for_each(|id| self.notify(Call::Cancel { request: *id }));
+        drop(callers);
+        let _ = tokio::time::timeout(LAST_WORDS, self.connection.flushed()).await;
         self.lose();
+    }
+
+    /// No call is made any more, and the callers get no answer.
+    fn lose_callers(&self) -> HashMap<u64, oneshot::Sender<Answered>> {
+        self.is_lost.store(true, Relaxed);
+        self.room.close();
+        let mut waiting = lock(&self.waiting);
+        waiting.is_lost = true;
+        std::mem::take(&mut waiting.callers)
     }
 
     /// Ends the connection for all callers.
     pub(super) fn lose(&self) {
-        self.is_lost.store(true, Relaxed);
-        let callers = {
-            let mut waiting = lock(&self.waiting);
-            waiting.is_lost = true;
-            std::mem::take(&mut waiting.callers)
-        };
         // Each caller finds that no answer comes.
-        drop(callers);
-        self.room.close();
+        drop(self.lose_callers());
         // A transaction that outlives its connection keeps nothing open.
         self.connection.end();
     }

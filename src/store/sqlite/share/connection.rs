@@ -23,6 +23,8 @@ pub(super) struct Connection {
     socket: Mutex<Option<Arc<Socket>>>,
     unsent: Mutex<Unsent>,
     has_unsent: Notify,
+    /// Signalled when the task has written all that was queued.
+    all_written: Notify,
 }
 
 #[derive(Default)]
@@ -37,7 +39,12 @@ impl Connection {
     /// The system refuses to hand the socket over.
     pub(super) fn new(stream: Stream) -> io::Result<Self> {
         let socket = Arc::new(Socket::of(stream)?);
-        Ok(Self { socket: Mutex::new(Some(socket)), unsent: Mutex::default(), has_unsent: Notify::new() })
+        Ok(Self {
+            socket: Mutex::new(Some(socket)),
+            unsent: Mutex::default(),
+            has_unsent: Notify::new(),
+            all_written: Notify::new(),
+        })
     }
 
     /// # Errors
@@ -53,6 +60,20 @@ impl Connection {
         let mut unsent = lock(&self.unsent);
         if !unsent.is_writing {
             let _ = socket.try_write(&std::mem::take(&mut unsent.bytes));
+        }
+    }
+
+    /// Returns once all that was queued is written.
+    pub(super) async fn flushed(&self) {
+        loop {
+            let written = self.all_written.notified();
+            {
+                let unsent = lock(&self.unsent);
+                if unsent.bytes.is_empty() && !unsent.is_writing {
+                    return;
+                }
+            }
+            written.await;
         }
     }
 
@@ -94,6 +115,7 @@ impl Connection {
                 unsent.is_writing = !bytes.is_empty();
             }
             if bytes.is_empty() {
+                self.all_written.notify_waiters();
                 self.has_unsent.notified().await;
                 continue;
             }

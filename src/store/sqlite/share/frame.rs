@@ -204,6 +204,12 @@ impl Answer {
             _ => false,
         }
     }
+
+    /// The jobs in it.
+    pub(super) fn taken_jobs(&self) -> Vec<TakenJob> {
+        let Self::Outcomes(outcomes) = self else { return Vec::new() };
+        outcomes.iter().flat_map(WireOutcome::jobs).map(|job| job.taken).collect()
+    }
 }
 
 /// Whether the bytes of these values are those of a large answer.

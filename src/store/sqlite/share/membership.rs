@@ -219,10 +219,14 @@ impl Membership {
             self.lose_owner();
             std::future::pending::<()>().await;
         };
+        let until_stopped = async {
+            let _ = stopping.wait_for(Stop::is_asked).await;
+            remote.client.close().await;
+        };
         tokio::select! {
             () = remote.client.run() => {}
             () = until_closing => {}
-            _ = stopping.wait_for(Stop::is_asked) => remote.client.close(),
+            () = until_stopped => {}
         }
     }
 

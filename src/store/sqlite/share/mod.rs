@@ -9,6 +9,7 @@
 //! call that was under way fails with 60046, a commit with 60031; a call that comes during the change waits for its end.
 
 mod ask;
+mod calls;
 mod client;
 mod connection;
 mod frame;

@@ -21,6 +21,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The pause after a connection could not be accepted: without a free descriptor the next attempt fails at once too.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often that is worth a warning.
+const ACCEPT_WARNING_EVERY: Duration = Duration::from_secs(20);
+
+/// How long the owner waits for the transactions of guests. A connection gives them less; this bounds one whose last step waits behind
+/// another one.
+const MOST_DRAINING: Duration = Duration::from_secs(3);
 
 /// Why the owner serves no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +68,8 @@ impl Connections {
     pub(super) async fn drain(mut self) -> Self {
         self.closing.send_replace(Closing::AfterTransactions);
         self.draining = mpsc::channel(1).0;
-        while self.drained.recv().await.is_some() {}
+        let drained = async { while self.drained.recv().await.is_some() {} };
+        let _ = tokio::time::timeout(MOST_DRAINING, drained).await;
         self
     }
 
@@ -88,6 +95,7 @@ pub(super) async fn run(
     let mut checks = interval(CHECK_EVERY);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     checks.tick().await;
+    let mut warned_at: Option<Instant> = None;
     loop {
         tokio::select! {
             _ = stopping.wait_for(Stop::is_asked) => return (End::Stopped, connections),
@@ -95,7 +103,10 @@ pub(super) async fn run(
             stream = accept(listening.as_ref()) => match stream {
                 Ok(stream) => connections.start(owned.clone(), stream, durability),
                 Err(error) => {
-                    tracing::warn!(%error, "another process could not be connected");
+                    if warned_at.is_none_or(|at| at.elapsed() >= ACCEPT_WARNING_EVERY) {
+                        tracing::warn!(%error, "another process could not be connected");
+                        warned_at = Some(Instant::now());
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },

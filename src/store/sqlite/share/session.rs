@@ -4,6 +4,7 @@
 //! its own, so a call that waits holds up no other one. When the connection ends, its tasks are aborted. Their transactions
 //! roll back, as if they had been dropped in this process.
 
+use super::calls::Calls;
 use super::frame::{
     self, Answer, Call, FrameBuffer, FromOwner, Holder, QueueNews, Refusal, Request, TxStep, WireOutcome,
 };
@@ -76,7 +77,8 @@ impl Closing {
     }
 }
 
-/// Held by a connection while its transactions may go on.
+/// Held by a connection while its transactions may go on, and by each of them until its end is ordered: a store that has closed counts
+/// no rollback.
 pub(super) type Draining = mpsc::Sender<std::convert::Infallible>;
 
 /// Serves a connection until it ends, or until the store does.
@@ -116,22 +118,27 @@ pub(super) async fn serve(
         in_hand: Arc::new(Semaphore::new(MOST_CALLS)),
         tasks: JoinSet::new(),
         slots: HashMap::new(),
+        draining: Some(draining),
     };
     let mut requests = Requests { stream: &stream, buffer: FrameBuffer::default() };
     let done = loop {
         tokio::select! {
-            // The guest does not take what is written.
-            _ = &mut writer => return Ok(()),
-            _ = closing.wait_for(Closing::is_announced) => break Ok(()),
+            _ = &mut writer => break None,
+            _ = closing.wait_for(Closing::is_announced) => break Some(Ok(())),
             read = async {
                 unsent.below(MOST_UNSENT).await;
                 requests.next().await
             } => match read {
                 Ok(Some(request)) => session.handle(request),
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
+                Ok(None) => break Some(Ok(())),
+                Err(error) => break Some(Err(error)),
             },
         }
+    };
+    let Some(done) = done else {
+        // The guest has ended the connection and reads no more. What its callers have not seen, it has said before.
+        session.handle_rest(&mut requests).await;
+        return Ok(());
     };
     let announced = *closing.borrow();
     if announced.is_announced() {
@@ -140,14 +147,9 @@ pub(super) async fn serve(
             session.drop_transactions();
         }
         // The guest ends the connection once it has all answers and has ended its transactions.
-        let last = async {
-            while let Ok(Some(request)) = requests.next().await {
-                session.handle_last(request);
-            }
-        };
-        let _ = tokio::time::timeout(LAST_REQUESTS, last).await;
+        session.handle_rest(&mut requests).await;
         session.drop_transactions();
-        drop(draining);
+        session.draining = None;
         let _ = tokio::time::timeout(LAST_CALLS, session.finish()).await;
     }
     drop(session);
@@ -232,13 +234,15 @@ struct GuestSession {
     /// The tasks that report what happens in these queues.
     watched: HashMap<String, AbortHandle>,
     transactions: HashMap<u64, OpenTx>,
-    /// The tasks of calls, for those whose caller goes away.
-    calls: Arc<Mutex<HashMap<u64, AbortHandle>>>,
+    /// For those whose caller goes away.
+    calls: Arc<Mutex<Calls>>,
     /// Room for more calls.
     in_hand: Arc<Semaphore>,
     tasks: JoinSet<()>,
     /// The running readers: queue and number by the guest's id.
     slots: HashMap<u64, (i32, i32)>,
+    /// `None` once no transaction goes on.
+    draining: Option<Draining>,
 }
 
 /// A step of a transaction, the id of its call, and its room; the last step needs none.
@@ -291,9 +295,8 @@ impl GuestSession {
                 }
             }
             Call::Cancel { request } => {
-                if let Some(task) = lock(&self.calls).remove(&request) {
-                    task.abort();
-                }
+                let jobs = lock(&self.calls).cancel(request);
+                store.give_back(&jobs);
                 if let Some(open) = self.transactions.values().find(|open| open.last_step == request) {
                     open.is_unseen.store(true, Relaxed);
                 }
@@ -341,7 +344,8 @@ impl GuestSession {
         let mut entered = lock(&self.calls);
         let task = self.tasks.spawn(async move {
             let answer = work.await;
-            if lock(&calls).remove(&id).is_none() {
+            let jobs = answer.as_ref().map(Answer::taken_jobs).unwrap_or_default();
+            if !lock(&calls).answer(id, jobs) {
                 // Cancelled in this moment.
                 return put_back(&answers.owned.store, answer);
             }
@@ -350,7 +354,7 @@ impl GuestSession {
             }
             drop(room);
         });
-        entered.insert(id, task);
+        entered.begin(id, task);
     }
 
     /// Whether the guest may have one more reader, of this id.
@@ -371,7 +375,8 @@ impl GuestSession {
         let open = self.transactions.entry(tx).or_insert_with(|| {
             let (steps, to_take) = mpsc::unbounded_channel();
             let is_unseen = Arc::<AtomicBool>::default();
-            let tx = HeldTx { tx: Some(self.owned.store.begin_for(self.peer)), has_taken: false, is_unseen };
+            let tx = Some(self.owned.store.begin_for(self.peer));
+            let tx = HeldTx { tx, has_taken: false, is_unseen, draining: self.draining.clone() };
             let is_unseen = tx.is_unseen.clone();
             let task = self.tasks.spawn(transaction(tx, to_take, self.answers.clone()));
             OpenTx { steps, task, last_step: id, is_unseen }
@@ -410,6 +415,16 @@ impl GuestSession {
         for (_, open) in self.transactions.drain() {
             open.task.abort();
         }
+    }
+
+    /// Handles what still comes, until the guest ends the connection, but not for long.
+    async fn handle_rest(&mut self, requests: &mut Requests<'_>) {
+        let rest = async {
+            while let Ok(Some(request)) = requests.next().await {
+                self.handle_last(request);
+            }
+        };
+        let _ = tokio::time::timeout(LAST_REQUESTS, rest).await;
     }
 
     /// A call that came after the owner has announced that it closes: transactions that are open go on.
@@ -537,6 +552,8 @@ struct HeldTx {
     /// Its last step was a take.
     has_taken: bool,
     is_unseen: Arc<AtomicBool>,
+    /// Dropped last.
+    draining: Option<Draining>,
 }
 
 impl Drop for HeldTx {
@@ -566,6 +583,10 @@ async fn transaction(mut held: HeldTx, mut steps: mpsc::UnboundedReceiver<Step>,
                     // Fails only if the step fails too.
                     let _ = open.savepoint(BEFORE_TAKE).await;
                 }
+                if is_last {
+                    // Its end is ordered at once, and may wait for the store that closes.
+                    drop(held.draining.take());
+                }
                 let answer = run_step(open, step, &mut home).await;
                 held.has_taken = takes && answer.is_ok();
                 held.tx = home.map(Ok);
@@ -580,7 +601,7 @@ async fn transaction(mut held: HeldTx, mut steps: mpsc::UnboundedReceiver<Step>,
         if let Some(Answer::Outcomes(_)) = answers.try_answer_apart(id, answer).await {
             // The guest has not seen the messages, so it must not commit.
             held.is_unseen.store(true, Relaxed);
-            drop(std::mem::replace(&mut held, HeldTx { tx: None, has_taken: false, is_unseen: Arc::default() }));
+            held = HeldTx { tx: None, has_taken: false, is_unseen: Arc::default(), draining: None };
         }
         drop(room);
         if is_last {

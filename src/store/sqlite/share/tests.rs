@@ -700,3 +700,46 @@ async fn until_request(stream: &interprocess::local_socket::tokio::Stream, buffe
         }
     }
 }
+
+/// More transactions than tasks that the runtime runs between two looks at what closes the store.
+#[tokio::test]
+async fn the_rollbacks_of_a_guest_count_although_its_owner_closes() {
+    let _limit = crate::testing::limit();
+    use tokio::io::AsyncReadExt;
+    const TRANSACTIONS: usize = 300;
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let all = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE [q] WITH RETRY (MAX_ATTEMPTS = 9, DELAY_MS = 0); \
+               CREATE SERVICE [a] ON QUEUE [q]; CREATE SERVICE [b] ON QUEUE [q] ([C])";
+    owner.submit(vec![definitions(all)]).await.unwrap();
+    for _ in 0..TRANSACTIONS {
+        let began = owner.submit(vec![dialog()]).await.unwrap().remove(0);
+        let Outcome::Began { handle, .. } = began else { panic!("{began:?}") };
+        let send = Verb::Send { handles: vec![handle], message_type: None, body: None, trace: None };
+        owner.submit(vec![send]).await.unwrap();
+    }
+    let guest = socket::connect(&folder.path().join("a.db"), Durability::Full).await.unwrap();
+    let mut arrived = FrameBuffer::default();
+    let mut next = async || loop {
+        match arrived.next::<FromOwner>().unwrap() {
+            Some(frame) => return frame,
+            None => assert_ne!((&mut &guest).read_buf(arrived.room()).await.unwrap(), 0, "the owner is there"),
+        }
+    };
+    for tx in 1..=TRANSACTIONS as u64 {
+        let step = TxStep::Execute(Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any });
+        tell(&guest, &Request { id: tx, call: Call::InTx { tx, step } }).await;
+        let FromOwner::Answer { answer: Ok(Answer::Outcomes(_)), .. } = next().await else { panic!() };
+    }
+    let closing = tokio::spawn({
+        let owner = owner.clone();
+        async move { owner.close().await }
+    });
+    while !matches!(next().await, FromOwner::Closing) {}
+    drop(guest);
+    closing.await.unwrap().unwrap();
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    let counted =
+        store.query(statement_of("select * from dialoq_conversation_endpoint where rollbacks = 1")).await.unwrap();
+    assert_eq!(counted.rows.len(), TRANSACTIONS);
+}
