@@ -4,8 +4,10 @@ use crate::enlisting_mssql::{connect, dialog, on_url};
 use crate::hostile_mssql::run;
 use crate::jobs_mssql::one;
 use crate::servers::Store;
+use crate::stage::SOON;
 use dialoq::Act;
 use dialoq::mssql::Client;
+use std::time::{Duration, Instant};
 
 const RECEIVE: &str = "BEGIN TRANSACTION; EXEC dialoq.receive N'server', 1";
 
@@ -70,5 +72,42 @@ pub(crate) fn the_rollback_of_a_group_that_another_receiver_has_counts_when_that
         run(&mut other, &format!("EXEC dialoq.commit_attempt '{}'; COMMIT", id(2))).await;
         run(&mut client, "EXEC dialoq.tick").await;
         assert_eq!(counted(&mut client).await, (0, 0));
+    });
+}
+
+/// How long a count waits for another one.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Two processes count the fourth and the fifth rollback, and neither sees the row of the other.
+pub(crate) fn rollbacks_that_are_counted_at_once_turn_a_queue_off(store: Store) {
+    on_url(store, |broker, mut client, url| async move {
+        broker.close().await.unwrap();
+        let count = "DECLARE @queue int = (SELECT queue_id FROM dialoq.service_queue WHERE name = N'server'), @notices nvarchar(max);
+            EXEC dialoq.count_against_queue @queue, @notices OUTPUT";
+        let again = "EXEC dialoq.count_against_queue @queue, @notices OUTPUT";
+        let is_on = "SELECT CAST(is_receive_enabled AS int) FROM dialoq.service_queue WHERE name = N'server'";
+        let mut other = connect(&url).await;
+        let until = Instant::now() + SOON;
+        while one(&mut client, is_on).await.get::<i32, _>(0).unwrap() == 1 {
+            assert!(Instant::now() < until, "the queue stays on after five rollbacks");
+            // The first calls of a session take long on Babelfish.
+            run(&mut other, &format!("BEGIN TRANSACTION; {count}; ROLLBACK")).await;
+            let three =
+                format!("DELETE FROM dialoq.queue_rollback; BEGIN TRANSACTION; {count}; {again}; {again}; COMMIT");
+            run(&mut client, &three).await;
+            run(&mut client, &format!("BEGIN TRANSACTION; {count}")).await;
+            let counting = tokio::spawn(async move {
+                let began = Instant::now();
+                run(&mut other, &format!("BEGIN TRANSACTION; {count}; COMMIT")).await;
+                (other, began.elapsed())
+            });
+            tokio::time::sleep(TURN * 6 / 10).await;
+            let has_counted = counting.is_finished();
+            run(&mut client, "COMMIT").await;
+            let took;
+            (other, took) = counting.await.unwrap();
+            // On a slow machine it has gone on without its turn.
+            assert!(!has_counted || took >= TURN, "it does not wait for its turn: {took:?}");
+        }
     });
 }

@@ -99,14 +99,21 @@ BEGIN
 END
 GO
 
--- Counts a rollback against a queue. After the last one allowed the queue is turned off.
--- Locks: those of disable_queue
+-- Counts a rollback against a queue. After the last one allowed the queue is turned off. Two sessions that count at once do not see
+-- each other's row: after the fifth rollback the queue would stay on. So counts of a queue come one after the other, but a count waits
+-- 100 ms at most: a transaction of plain T-SQL may count and stay open.
+-- Locks: the count of the queue, 100 ms at most; those of disable_queue
 CREATE PROCEDURE dialoq.count_against_queue
     @queue_id int, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @rollbacks int, @is_locked bit;
+    DECLARE @rollbacks int, @is_locked bit, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':count:', @queue_id);
+    EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
+    IF @is_locked = 0
+        EXEC sp_getapplock
+            @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 100,
+            @DbPrincipal = N'dialoq_user';
     INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (@queue_id, SYSUTCDATETIME());
     SELECT @rollbacks = COUNT(*)
     FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id;
@@ -181,7 +188,7 @@ GO
 -- that it received from, or with quarantine or a retry policy one for each of its groups there. The first session that counts it
 -- locks the attempt; for others this does nothing. The attempt at a group that another transaction holds stays, and tick counts it:
 -- between the rollback and this call another receiver may have taken the group, and a count under its lock would be lost.
--- Locks: the attempt and the groups, without waiting; those of disable_queue
+-- Locks: the attempt and the groups, without waiting; those of count_against_queue
 CREATE PROCEDURE dialoq.count_attempt
     @attempt_id uniqueidentifier, @reason nvarchar(max), @notices nvarchar(max) OUTPUT
 AS

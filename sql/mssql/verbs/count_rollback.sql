@@ -3,7 +3,8 @@
 -- Takes: the attempt id; why it was rolled back (NULL: not known), for messages that become dead letters by this
 -- Gives: notices
 -- Errors: 1222 if another session keeps a row from being read or written for a second; then tick counts the rollback
--- Locks: its groups if the queue has quarantine or a retry policy, without waiting; the definitions if a queue is disabled by this
+-- Locks: its groups if the queue has quarantine or a retry policy, without waiting; otherwise the count of the queue, 100 ms at most;
+--     the definitions if a queue is disabled by this, 250 ms at most
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.count_rollback
     @attempt_id uniqueidentifier, @reason nvarchar(max) = NULL
