@@ -186,6 +186,39 @@ pub(crate) fn a_conversation_of_a_dropped_service_is_not_found(store: Store) {
     });
 }
 
+/// One side ends, and the other one is erased before that commits: it does not see the last message, and its peer has gone when it
+/// looks for it.
+pub(crate) fn a_message_to_a_side_that_is_erased_meanwhile_does_not_stay(store: Store) {
+    on_url(store, |broker, mut client, url| async move {
+        let pairs = pairs(&broker, &mut client, 1).await;
+        let (handle, target, _) = pairs[0];
+        // A row of the transmission queue, behind which the erasure waits.
+        broker.execute("ALTER QUEUE asker WITH STATUS = OFF").await.unwrap();
+        run(&mut client, &send(ConversationHandle(target), "0x61")).await;
+        let (mut ending, mut holder, mut erasing) = (connect(&url).await, connect(&url).await, connect(&url).await);
+        run(&mut holder, "BEGIN TRANSACTION; UPDATE dialoq.transmission SET status = status").await;
+        run(&mut ending, &format!("BEGIN TRANSACTION; EXEC dialoq.end_conversation '{}'", handle.0)).await;
+        let erasing = tokio::spawn(async move {
+            run(&mut erasing, &format!("EXEC dialoq.end_conversation '{target}', @cleanup = 1")).await;
+        });
+        while !store.waits_for_a_lock(&broker).await {}
+        run(&mut ending, "COMMIT").await;
+        run(&mut holder, "ROLLBACK").await;
+        erasing.await.unwrap();
+        assert_eq!(count(&mut client, "SELECT COUNT(*) FROM dialoq.conversation_endpoint").await, 0);
+        // An Error of a change of definitions may come as late.
+        let late = "DECLARE @now datetime2(6) = SYSUTCDATETIME(), @notices nvarchar(max);
+            EXEC dialoq.add_system_message 1000000, 1, 1, 0x61, @now, @notices OUTPUT";
+        run(&mut client, late).await;
+        let until = std::time::Instant::now() + SOON;
+        while count(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message").await > 0 {
+            assert!(std::time::Instant::now() < until, "a message of no conversation stays");
+            run(&mut client, "EXEC dialoq.tick").await;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    });
+}
+
 /// Requests that were made before the server's clock was set back have times that are still to come.
 pub(crate) fn a_recheck_is_done_although_the_clock_was_set_back(store: Store) {
     on_url(store, |broker, mut client, _| async move {

@@ -228,7 +228,7 @@ fn main() -> ExitCode {
             an_error_for_all_conversations_reaches_a_side_that_is_being_made
             a_message_under_way_to_a_service_that_moves_outlives_its_queue a_message_under_way_waits_for_no_other_transaction
             a_conversation_of_a_dropped_service_is_not_found a_recheck_is_done_although_the_clock_was_set_back
-            a_tick_reads_a_part_of_very_many_requests;
+            a_tick_reads_a_part_of_very_many_requests a_message_to_a_side_that_is_erased_meanwhile_does_not_stay;
         Mssql rollbacks_mssql: the_rollback_of_a_group_that_another_receiver_has_counts_when_that_has_ended
             rollbacks_that_are_counted_at_once_turn_a_queue_off;
         Mssql jobs_mssql: a_job_of_an_enlisted_transaction_comes_back_uncounted a_job_that_a_transaction_cancels_is_passed_over

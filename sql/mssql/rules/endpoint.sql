@@ -135,6 +135,10 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.endpoint_id = @endpoint_id;
         IF @group IS NOT NULL EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
+        -- It has gone since the caller read it, and nothing else would remove the message.
+        ELSE
+            DELETE FROM dialoq.queue_message
+            WHERE endpoint_id = @endpoint_id AND delivery_class = @delivery_class AND queuing_order = @order;
     END
     IF @group IS NOT NULL EXEC dialoq.add_ready @queue_id, @priority, @order, @group, @notices OUTPUT;
 END
@@ -216,10 +220,13 @@ BEGIN
     IF @removed > 0 EXEC dialoq.rebuild_ready_rows @group;
     EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
         @peer_service OUTPUT, @peer_system OUTPUT;
-    -- An endpoint that has ended may still have a message in the transmission queue, which is delivered at this moment.
-    IF @peer_id IS NULL OR @peer_state = N'CD' RETURN;
+    -- An endpoint that has ended may still have a message in the transmission queue, which is delivered at this moment. One that sends
+    -- no more may have ended in a transaction that has committed since the messages were deleted.
+    IF (@peer_id IS NULL OR @peer_state = N'CD') AND NOT EXISTS (
+        SELECT 1 FROM dialoq.queue_message AS m WITH (READUNCOMMITTED) WHERE m.endpoint_id = @endpoint_id)
+        RETURN;
     EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
-    IF @peer_state = N'DO' RETURN;
+    IF @peer_id IS NULL OR @peer_state IN (N'DO', N'CD') RETURN;
     -- With the endpoint goes its send_sequence, which says how far the peer has received. Unless an EndDialog carries it, the
     -- peer's row records it, if its group can be locked without waiting.
     IF @state = N'DO' RETURN;
