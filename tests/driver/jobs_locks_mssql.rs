@@ -164,10 +164,22 @@ pub(crate) fn a_take_that_has_waited_goes_by_the_settings_of_now(store: Store) {
             broker.push_job("w", "a").await.unwrap();
         }
         run(&mut client, &format!("BEGIN TRANSACTION; {take}")).await;
-        let waiting = tokio::spawn(async move { rows(&mut waiting, take).await.len() });
+        let taking = tokio::spawn(async move { (rows(&mut waiting, take).await.len(), waiting) });
         while !store.waits_for_a_lock(&broker).await {}
         run(&mut admin, "UPDATE dialoq.work_queue SET is_enabled = 0").await;
         run(&mut client, "COMMIT").await;
-        assert_eq!(waiting.await.unwrap(), 0);
+        let (jobs, mut waiting) = taking.await.unwrap();
+        assert_eq!(jobs, 0);
+        // The lease is as long as the queue says after the wait.
+        run(&mut admin, "UPDATE dialoq.work_queue SET is_enabled = 1; UPDATE dialoq.job SET state = 1, due_at = NULL")
+            .await;
+        run(&mut client, &format!("BEGIN TRANSACTION; {take}")).await;
+        let taking = tokio::spawn(async move { rows(&mut waiting, take).await.len() });
+        while !store.waits_for_a_lock(&broker).await {}
+        run(&mut admin, "UPDATE dialoq.work_queue SET lease_ms = 86400000").await;
+        run(&mut client, "COMMIT").await;
+        assert_eq!(taking.await.unwrap(), 1);
+        let longest = "SELECT MAX(DATEDIFF(hour, taken_at, due_at)) FROM dialoq.job";
+        assert_eq!(one(&mut client, longest).await.get(0), Some(24));
     });
 }

@@ -53,7 +53,7 @@ BEGIN
             @notices;
     ELSE
         EXEC dialoq.take_one_by_one @queue_id, @name, @job_count, @job_type, @from, @to, @oldest, @is_limited, @now, @until,
-            @taken_by, @process, @holder, @is_final, @notices;
+            @lease_ms, @taken_by, @process, @holder, @is_final, @notices;
 END
 GO
 
@@ -125,14 +125,14 @@ GO
 -- nothing, because others wait for this one.
 CREATE PROCEDURE dialoq.take_one_by_one
     @queue_id int, @name nvarchar(256), @job_count bigint, @job_type nvarchar(256), @from int, @to int, @oldest bit,
-    @is_limited bit, @now datetime2(6), @until datetime2(6), @taken_by nvarchar(256), @process uniqueidentifier,
+    @is_limited bit, @now datetime2(6), @until datetime2(6), @lease_ms bigint, @taken_by nvarchar(256), @process uniqueidentifier,
     @holder uniqueidentifier, @is_final bit, @notices nvarchar(max)
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @count bigint = 0, @job_id bigint, @token bigint, @is_taken bit, @is_locked bit = 1, @strict_order bigint;
     DECLARE @past_rank int = -1, @past_order bigint = 0, @room bigint, @key nvarchar(256), @is_keyless_blocked bit = 0;
-    DECLARE @rate_jobs bigint, @asked_at datetime2(6), @aborts bit = CASE WHEN @@OPTIONS & 16384 = 0 THEN 0 ELSE 1 END;
+    DECLARE @rate_jobs bigint, @aborts bit = CASE WHEN @@OPTIONS & 16384 = 0 THEN 0 ELSE 1 END;
     -- Keys of which no job may be taken any more.
     DECLARE @blocked TABLE (
         job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, key_bytes int NOT NULL, PRIMARY KEY (job_key, key_bytes)
@@ -149,10 +149,11 @@ BEGIN
         -- The wait may have lasted two seconds: a queue that was paused or dropped meanwhile gives no job.
         IF NOT EXISTS (SELECT 1 FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id AND w.is_enabled = 1) SET @is_locked = 0;
     END
-    -- After a wait it is seconds later: a rate is asked what it lets go now, and leases begin now.
-    SET @asked_at = @now;
+    -- After a wait it is seconds later: a rate is asked what it lets go now, and leases begin now, as long as the queue says now.
     SET @now = dialoq.current_time_utc();
-    IF @until IS NOT NULL SET @until = dialoq.add_us(@until, DATEDIFF_BIG(microsecond, @asked_at, @now));
+    IF @until IS NOT NULL
+        SELECT @until = dialoq.add_us(@now, 1000 * COALESCE(@lease_ms, w.lease_ms))
+        FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id;
     IF @is_limited = 1 AND @is_locked = 1
     BEGIN
         -- The refusals of this procedure end the transaction of a caller that has it ON, so it is OFF no longer than here.
