@@ -40,17 +40,18 @@ BEGIN
     DECLARE @text nvarchar(max) = dialoq.text_of_utf16(@message_body), @from int, @to int;
     SET @code = NULL;
     SET @description = NULL;
-    SET @from = CHARINDEX(N'<Code>', @text);
-    SET @to = CHARINDEX(N'</Code><Description>', @text);
+    -- Other collations take characters of full width for these.
+    SET @from = CHARINDEX(N'<Code>', @text COLLATE Latin1_General_100_BIN2);
+    SET @to = CHARINDEX(N'</Code><Description>', @text COLLATE Latin1_General_100_BIN2);
     IF @from > 0 AND @to > @from
         SET @code = TRY_CAST(SUBSTRING(@text, @from + 6, @to - @from - 6) AS int);
     IF @code IS NOT NULL
     BEGIN
         SET @from = @to + LEN(N'</Code><Description>');
-        SET @to = CHARINDEX(N'</Description></Error>', @text, @from);
+        SET @to = CHARINDEX(N'</Description></Error>', @text COLLATE Latin1_General_100_BIN2, @from);
         IF @to >= @from
             SET @description = REPLACE(REPLACE(REPLACE(
-                SUBSTRING(@text, @from, @to - @from), N'&lt;', N'<'), N'&gt;', N'>'), N'&amp;', N'&');
+                SUBSTRING(@text, @from, @to - @from) COLLATE Latin1_General_100_BIN2, N'&lt;', N'<'), N'&gt;', N'>'), N'&amp;', N'&');
     END
     SELECT @code AS code, @description AS description;
 END
