@@ -107,3 +107,34 @@ pub(crate) fn a_queue_is_dropped_beside_an_open_send(store: Store) {
         }
     });
 }
+
+/// One side ends, and the other one is erased before that commits: it does not see the last message, and its peer has gone when it
+/// looks for it.
+pub(crate) fn a_message_to_a_side_that_is_erased_meanwhile_does_not_stay(store: Store) {
+    on(store, |broker, client, database| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "0").await.unwrap();
+        broker.receive("server").await.unwrap().expect("the first message makes the other side");
+        let target = "SELECT conversation_handle::text FROM dialoq.conversation_endpoint WHERE NOT is_initiator";
+        let target: String = client.query_one(target, &[]).await.unwrap().get(0);
+        // A row of the transmission queue, behind which the erasure waits.
+        broker.execute("ALTER QUEUE asker WITH STATUS = OFF").await.unwrap();
+        client.batch_execute(&format!("SELECT dialoq.send('{target}', '//t/Word', '1')")).await.unwrap();
+        let (ending, holder) = (self::client(database.url()).await, self::client(database.url()).await);
+        holder.batch_execute("BEGIN; SELECT FROM dialoq.transmission FOR UPDATE").await.unwrap();
+        ending.batch_execute(&format!("BEGIN; SELECT dialoq.end_conversation('{}')", handle.0)).await.unwrap();
+        let erase = format!("SELECT dialoq.end_conversation('{target}', NULL, NULL, true)");
+        let erasing = begun(&client, database.url(), erase).await;
+        ending.batch_execute("COMMIT").await.unwrap();
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        erasing.await.unwrap();
+        assert_eq!(number(&client, "SELECT count(*) FROM dialoq.conversation_endpoint").await, 0);
+        let gone = async {
+            while number(&client, "SELECT count(*) FROM dialoq.queue_message").await > 0 {
+                client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(SOON, gone).await.expect("the message stays");
+    });
+}

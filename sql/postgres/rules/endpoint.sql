@@ -299,8 +299,9 @@ BEGIN
     SELECT p.endpoint_id, p.conversation_group_id, p.state INTO v_peer
     FROM dialoq.conversation_endpoint AS p
     WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
-    -- An endpoint that has ended may still have a message in the transmission queue, which is delivered at this moment.
-    IF v_peer.state <> 'CD' THEN
+    -- An endpoint that has ended may still have a message in the transmission queue, which is delivered at this moment. One that sends
+    -- no more may have ended in a transaction that has committed since the messages were deleted.
+    IF v_peer.state <> 'CD' OR EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id) THEN
         PERFORM dialoq.request_recheck(p_endpoint_id);
     END IF;
     IF v_peer.state NOT IN ('DO', 'CD') THEN
