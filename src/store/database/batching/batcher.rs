@@ -1,13 +1,16 @@
 //! Batching: while batches are under way, further items gather, and leave together as one batch.
 //!
-//! No item waits for a timer. If few batches are under way, an item goes at once, alone. Otherwise it gathers with
-//! others until a batch comes back, so batches are as large as the load is high.
+//! No item waits for a timer while batches come back. If few are under way, an item goes at once, alone. Otherwise it gathers with
+//! others until a batch comes back, so batches are as large as the load is high. If a batch takes long, as on a connection that hangs,
+//! the items that wait leave beside it.
 
 use crate::store::Gathering;
 use std::collections::{HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 /// The most items of a batch, and the bytes of bodies after which no more are added to it.
@@ -298,6 +301,40 @@ impl<I: Item> Batcher<I> {
             }
         }
         self.take_place(back)
+    }
+
+    /// Awaits a batch. If it takes long, `leave` gets the items that wait behind it: their callers may be all there are, and then no other
+    /// item comes that would find the batch slow.
+    pub(in crate::store::database) async fn await_batch(
+        &self,
+        batch: impl Future<Output = ()>,
+        leave: impl Fn(Vec<I>),
+    ) {
+        let mut batch = pin!(batch);
+        // The item of the only caller of the store: a timer would wake another thread, in vain as a rule.
+        let is_alone = self.gathered().known() == 1 && self.active.load(SeqCst) == 1;
+        if self.is_one_at_a_time || is_alone {
+            return batch.await;
+        }
+        while timeout(SLOW, &mut batch).await.is_err() {
+            let late = self.late();
+            if !late.is_empty() {
+                leave(late);
+            }
+        }
+    }
+
+    /// The items that wait, if the batches under way are slow and one more has a place; as [`Batcher::come`].
+    fn late(&self) -> Vec<I> {
+        let mut gathered = self.gathered();
+        if gathered.items.is_empty() || gathered.is_gathering || !self.has_place(&gathered) {
+            return Vec::new();
+        }
+        let batch = self.batch(&mut gathered);
+        if !batch.is_empty() {
+            self.note_departure(&mut gathered, batch.len());
+        }
+        batch
     }
 
     /// The items that wait or are under way.

@@ -132,7 +132,7 @@ impl Database {
         let (answer, answered) = oneshot::channel();
         match self.dialogs(kind).join(Asked { verb, context, answer, _work: work }) {
             Coming::Waits => {}
-            Coming::Leaves(batch) => _ = self.runtime.spawn(self.clone().run_dialogs(kind, batch)),
+            Coming::Leaves(batch) => self.spawn_dialogs(kind, batch),
             Coming::LeavesAlone(asked) => {
                 let database = self.clone();
                 self.runtime.spawn(async move {
@@ -152,17 +152,24 @@ impl Database {
         answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 
+    fn spawn_dialogs(self: &Arc<Self>, kind: Kind, batch: Vec<Asked>) {
+        self.runtime.spawn(self.clone().run_dialogs(kind, batch));
+    }
+
     /// Does batch after batch, as long as verbs have gathered meanwhile.
     async fn run_dialogs(self: Arc<Self>, kind: Kind, mut batch: Vec<Asked>) {
         while let Some(first) = batch.pop() {
             let asked = batch.len() + 1;
-            if batch.is_empty() {
-                let mut alone = self.spawn_dialog_alone(first);
-                let _ = tokio::time::timeout(self.patience, &mut alone).await;
-            } else {
-                batch.push(first);
-                self.dialog_batch(kind, batch).await;
-            }
+            let dialogs = async {
+                if batch.is_empty() {
+                    let mut alone = self.spawn_dialog_alone(first);
+                    let _ = tokio::time::timeout(self.patience, &mut alone).await;
+                } else {
+                    batch.push(first);
+                    self.dialog_batch(kind, batch).await;
+                }
+            };
+            self.dialogs(kind).await_batch(dialogs, |late| self.spawn_dialogs(kind, late)).await;
             batch = self.dialogs(kind).next(asked).await;
         }
     }

@@ -253,7 +253,7 @@ impl Database {
         let (answer, answered) = oneshot::channel();
         match verb_batcher.batcher.join(Asked { unit, claimant, caller, answer, _work: work }) {
             Coming::Waits => {}
-            Coming::Leaves(batch) => _ = self.runtime.spawn(self.clone().run_asked(verb_batcher, batch)),
+            Coming::Leaves(batch) => self.spawn_asked(&verb_batcher, batch),
             Coming::LeavesAlone(asked) => _ = self.runtime.spawn(self.clone().run_alone(verb_batcher, asked)),
             Coming::Gathers => {
                 let database = self.clone();
@@ -285,17 +285,24 @@ impl Database {
         count > SURE_COUNT && self.is_limited(queue)
     }
 
+    fn spawn_asked(self: &Arc<Self>, verb_batcher: &Arc<VerbBatcher>, batch: Vec<Asked>) {
+        self.runtime.spawn(self.clone().run_asked(verb_batcher.clone(), batch));
+    }
+
     /// Does batch after batch, as long as units have gathered meanwhile.
     async fn run_asked(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, mut batch: Vec<Asked>) {
         while !batch.is_empty() {
             let asked = batch.len();
-            match asked {
-                1 if !verb_batcher.searches_long(&batch[0]) => self.ask_one_by_one(batch).await,
-                _ if self.holds_the_line_for_long(verb_batcher.key_of(&batch), &batch) => {
-                    self.ask_one_by_one(batch).await
+            let asks = async {
+                match asked {
+                    1 if !verb_batcher.searches_long(&batch[0]) => self.ask_one_by_one(batch).await,
+                    _ if self.holds_the_line_for_long(verb_batcher.key_of(&batch), &batch) => {
+                        self.ask_one_by_one(batch).await
+                    }
+                    _ => self.ask_together(&verb_batcher, batch).await,
                 }
-                _ => self.ask_together(&verb_batcher, batch).await,
-            }
+            };
+            verb_batcher.batcher.await_batch(asks, |late| self.spawn_asked(&verb_batcher, late)).await;
             batch = verb_batcher.batcher.next(asked).await;
         }
     }

@@ -232,18 +232,22 @@ impl Database {
         let queue = self.receives.queue(&folded_name, || self.board.queue(&folded_name));
         let (answer, answered) = oneshot::channel();
         let receiving = Receiving { top, answer, _work: work };
-        let batch = queue.batcher.come(receiving);
+        self.spawn_receives(&queue, queue.batcher.come(receiving));
+        let given = answered.await.unwrap_or_else(|_| Err(Error::closed()))?;
+        Ok(Outcome::Received(given.take()))
+    }
+
+    fn spawn_receives(self: &Arc<Self>, queue: &Arc<Queue>, batch: Vec<Receiving>) {
         if !batch.is_empty() {
             self.runtime.spawn(self.clone().run_receives(queue.clone(), batch));
         }
-        let given = answered.await.unwrap_or_else(|_| Err(Error::closed()))?;
-        Ok(Outcome::Received(given.take()))
     }
 
     async fn run_receives(self: Arc<Self>, queue: Arc<Queue>, mut batch: Vec<Receiving>) {
         while !batch.is_empty() {
             let asked = batch.len();
-            self.receive_batch(&queue, batch).await;
+            let receives = self.receive_batch(&queue, batch);
+            queue.batcher.await_batch(receives, |late| self.spawn_receives(&queue, late)).await;
             batch = queue.batcher.next(asked).await;
         }
     }

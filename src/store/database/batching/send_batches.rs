@@ -70,23 +70,29 @@ impl Database {
         };
         let (answer, answered) = oneshot::channel();
         let sending = Sending { handle: handles[0], message_type, body, trace, context, answer, _work: work };
-        let batch = self.sends.come(sending);
+        self.spawn_sends(self.sends.come(sending));
+        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+    }
+
+    fn spawn_sends(self: &Arc<Self>, batch: Vec<Sending>) {
         if !batch.is_empty() {
             self.runtime.spawn(self.clone().run_sends(batch));
         }
-        answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 
     /// Sends batch after batch, as long as items have gathered meanwhile.
     async fn run_sends(self: Arc<Self>, mut batch: Vec<Sending>) {
         while !batch.is_empty() {
             let sent = batch.len();
-            if sent == 1 {
-                let mut alone = self.spawn_alone(batch);
-                let _ = tokio::time::timeout(self.patience, &mut alone).await;
-            } else {
-                self.send_batch(batch).await;
-            }
+            let sends = async {
+                if sent == 1 {
+                    let mut alone = self.spawn_alone(batch);
+                    let _ = tokio::time::timeout(self.patience, &mut alone).await;
+                } else {
+                    self.send_batch(batch).await;
+                }
+            };
+            self.sends.await_batch(sends, |late| self.spawn_sends(late)).await;
             batch = self.sends.next(sent).await;
         }
     }
@@ -109,10 +115,7 @@ impl Database {
 
     /// These conversations have no message out any more; messages that waited for that may go.
     fn released(self: &Arc<Self>, keys: impl IntoIterator<Item = Uuid>) {
-        let next = self.sends.release(keys);
-        if !next.is_empty() {
-            self.runtime.spawn(self.clone().run_sends(next));
-        }
+        self.spawn_sends(self.sends.release(keys));
     }
 
     async fn send_alone(self: &Arc<Self>, mut sending: Sending) -> (Sending, Result<Outcome>) {

@@ -1,6 +1,7 @@
 //! The database store over a server that the test plays: its calls, and its reaction to each answer.
 
 mod closing;
+mod hanging;
 mod jobs;
 mod leaving;
 mod stage;

@@ -1,0 +1,30 @@
+//! Calls that hang, as on a connection that was cut in silence.
+
+use super::*;
+
+/// Of callers that all wait for their answers none comes anew and finds the batch slow.
+#[tokio::test]
+async fn callers_beside_a_call_that_hangs_go_on() {
+    let _limit = crate::testing::limit();
+    for call in ["send", "receive"] {
+        let stage = Stage::new();
+        let store = stage.open().await;
+        stage.gate.forget_permits(usize::MAX);
+        let mut asked = Vec::new();
+        for number in 0..8 {
+            let verb = if call == "send" { send(number, "Text", b"x") } else { receive() };
+            let store = store.clone();
+            asked.push(tokio::spawn(async move { store.submit(vec![verb]).await }));
+        }
+        stage.until_asked(call, 2).await;
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        // The first of the two comes back, and the second hangs.
+        stage.gate.add_permits(1);
+        stage.until_asked(call, 3).await;
+        assert_eq!(stage.asked(&[call]), [call, call, &format!("{call}_batch 6")]);
+        stage.gate.add_permits(10);
+        assert_eq!(codes(asked).await, [None; 8]);
+    }
+}
