@@ -120,6 +120,41 @@ pub(crate) fn a_receiver_alone_opens_a_transaction_and_others_beside_it_claim(st
     });
 }
 
+/// Transactions that have to do with other queues, or with none, hold every connection.
+pub(crate) fn a_receiver_alone_waits_for_no_connection(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a", "b"]).await;
+        let options = OpenOptions::default().careful_receives(1).note_after(Duration::from_secs(3600));
+        let broker = Broker::open_with(&format!("{}&pool_size=1&pool_wait_s=5", scene.database.url()), options).await?;
+        // The first receive of a process is careful.
+        received(&broker).await?.0.commit().await?;
+        let holds_the_connection = broker.begin().await?;
+        holds_the_connection.query("SELECT 1", ()).await?;
+        let (alone, ..) = received(&broker).await?;
+        assert_eq!((scene.number(OPEN), scene.number(CLAIMED)), (1, 1));
+        alone.commit().await?;
+        holds_the_connection.commit().await?;
+        broker.close().await
+    });
+}
+
+/// The first receives of a process are noted at once, so that their rollbacks count. Of such a queue no receive ever was, so none was a claim.
+pub(crate) fn a_queue_whose_rollbacks_do_not_count_is_claimed_from_at_once(store: Store) {
+    on(store, |scene| async move {
+        scene.broker.execute("ALTER QUEUE server WITH POISON_MESSAGE_HANDLING (STATUS = OFF)").await?;
+        scene.conversation(&["a"]).await;
+        scene.conversation(&["b"]).await;
+        let options = OpenOptions::default().note_after(Duration::from_secs(3600));
+        let broker = Broker::open_with(scene.database.url(), options).await?;
+        let (alone, ..) = received(&broker).await?;
+        let (beside, ..) = received(&broker).await?;
+        assert_eq!((scene.number(OPEN), scene.number(CLAIMED)), (1, 1));
+        beside.commit().await?;
+        alone.commit().await?;
+        broker.close().await
+    });
+}
+
 /// Each of them sees no other: none has a message yet.
 pub(crate) fn receivers_that_come_at_once_are_not_each_alone(store: Store) {
     on(store, |scene| async move {

@@ -108,6 +108,7 @@ fn main() -> ExitCode {
             a_batch_ends_what_is_plain_and_leaves_the_rest first_messages_go_among_others_in_a_batch
             what_is_left_of_a_batch_is_done_alone a_first_message_is_not_sent_under_the_lock_of_another_group;
         Postgres claims: a_receiver_alone_opens_a_transaction_and_others_beside_it_claim
+            a_receiver_alone_waits_for_no_connection a_queue_whose_rollbacks_do_not_count_is_claimed_from_at_once
             receivers_that_come_at_once_are_not_each_alone a_claim_holds_its_group_without_a_transaction_of_the_server
             a_transaction_that_does_more_takes_the_lock_before_those_that_wait
             a_lost_session_ends_its_claims_and_loses_no_message an_old_claim_becomes_a_transaction_of_the_server

@@ -219,6 +219,11 @@ pub trait Driver: Send + Sync + 'static {
         Box::pin(async { Ok(Some(self.take().await?)) })
     }
 
+    /// Whether [`Self::take`] need not wait until another caller gives a link back.
+    fn has_free(&self) -> bool {
+        true
+    }
+
     /// A link outside the pool: for installation, and for work that holds locks of the session.
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
 

@@ -72,6 +72,12 @@ impl PostgresDriver {
         Ok(self.connector.connect(|_| ()).await?.client.clone())
     }
 
+    /// The links of the pool that are in use, and those that callers wait for.
+    fn in_use(&self) -> usize {
+        let status = self.pool.status();
+        status.size + status.waiting - status.available
+    }
+
     async fn taken(&self) -> Result<PgLink> {
         match self.pool.get().await {
             Ok(session) => Ok(PgLink::pooled(self.connector.clone(), session)),
@@ -117,10 +123,12 @@ impl Driver for PostgresDriver {
     fn take_spare(&self) -> BoxFuture<'_, Result<Option<Box<dyn Link>>>> {
         Box::pin(async {
             let _alone = self.taking_spare.lock().await;
-            let status = self.pool.status();
-            let in_use = status.size + status.waiting - status.available;
-            if in_use + 2 > status.max_size { Ok(None) } else { self.take().await.map(Some) }
+            if self.in_use() + 2 > self.size { Ok(None) } else { self.take().await.map(Some) }
         })
+    }
+
+    fn has_free(&self) -> bool {
+        self.in_use() < self.size
     }
 
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {

@@ -204,9 +204,10 @@ impl Database {
         let folded_name = fold_name(queue);
         let shared = self.receives.queue(&folded_name, || self.board.queue(&folded_name));
         if !self.notes.claims_always() {
-            // A batch of one costs the server a fifth more than RECEIVE in a transaction.
+            // A batch of one costs the server a fifth more than RECEIVE in a transaction. It needs no connection of the pool.
             if self.uncommitted.of(queue_id) == 0
                 && self.desks.are_idle()
+                && self.driver.has_free()
                 && let Some(alone) = Alone::begin(&shared)
             {
                 return Claimed::Alone(alone);

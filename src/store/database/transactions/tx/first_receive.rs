@@ -76,7 +76,7 @@ impl Session {
     fn claimable<'v>(&self, verb: &'v Verb) -> Option<(&'v str, Option<u64>)> {
         let Verb::Receive { queue, top, from: ReceiveFrom::Any } = verb else { return None };
         let is_untouched = self.steps_done == 0 && self.link.is_none() && !self.claims.may_hold();
-        let may_claim = self.database.driver.dialect().has_claims && self.database.notes.may_be_late();
+        let may_claim = self.database.driver.dialect().has_claims;
         (is_untouched && may_claim && *top != Some(0)).then_some((&**queue, *top))
     }
 
@@ -89,6 +89,10 @@ impl Session {
         let Some((queue, counts)) = self.database.counted_queue(name).await else {
             return Ok(ControlFlow::Continue(None));
         };
+        // Where rollbacks do not count, none of the first receives is noted.
+        if counts && !self.database.notes.may_be_late() {
+            return Ok(ControlFlow::Continue(None));
+        }
         let messages = match self.database.claim_messages(name, queue, top).await {
             Claimed::Alone(alone) => return Ok(ControlFlow::Continue(Some(alone))),
             Claimed::General => return Ok(ControlFlow::Continue(None)),
