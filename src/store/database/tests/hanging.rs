@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Of callers that all wait for their answers none comes anew and finds the batch slow.
+/// Callers that all wait for their answers send no further item, which would find the batch slow.
 #[tokio::test]
 async fn callers_beside_a_call_that_hangs_go_on() {
     let _limit = crate::testing::limit();
