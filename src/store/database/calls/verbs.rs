@@ -73,7 +73,7 @@ fn arg<'a>(value: Value<'a>, context: &'a CallContext) -> Arg<'a> {
 /// Many messages in one call.
 fn send_each<'a>(messages: &'a [OutgoingMessage], context: &'a CallContext) -> Call<'a> {
     let rows = messages.iter().zip(&context.each).map(|(message, context)| SendRow { message, context });
-    // The bodies of no message fit any definitions.
+    // NULL for an empty list: no body was checked with any version.
     let version = context.each.iter().map(|context| context.catalog_version).min().map_or(Arg::Null, Arg::BigInt);
     Call { name: verb::SEND_EACH.name, args: vec![send_rows(&rows.collect::<Vec<_>>()), version] }
 }
