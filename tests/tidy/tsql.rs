@@ -66,6 +66,25 @@ fn every_granted_procedure_begins_with_its_own_session_settings() {
     assert_eq!(seen, granted, "what is granted is made");
 }
 
+/// THROW takes a doubled % for one, so a text with a name in it goes through throw_text (refuse does that).
+#[test]
+fn names_in_errors_may_have_a_percent_sign() {
+    let mut wrong = Vec::new();
+    for (file, text) in texts() {
+        if !["/rules/", "/verbs/"].iter().any(|folder| file.contains(folder)) {
+            continue;
+        }
+        let statements: Vec<&str> = text.split(";\n").map(str::trim).collect();
+        for (made, next) in statements.iter().zip(&statements[1..]) {
+            let is_thrown = next.starts_with("THROW") && next.contains("@text");
+            if is_thrown && made.contains("SET @text") && made.contains("''', @") && !made.contains("throw_text(") {
+                wrong.push(format!("{file}: {made}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn application_locks_belong_to_a_role() {
     let mut wrong = Vec::new();

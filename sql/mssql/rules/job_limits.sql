@@ -28,8 +28,8 @@ BEGIN
         WHERE j.queue_id = @queue_id AND j.state = 1)
         RETURN;
     SELECT @name = w.name FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id;
-    SET @text = CONCAT(N'takes of work queue ''', @name, N''' come one after the other, and those of other transactions have not ',
-        N'ended for two seconds; try again when they have');
+    SET @text = dialoq.throw_text(CONCAT(N'takes of work queue ''', @name, N''' come one after the other, and those of other ',
+        N'transactions have not ended for two seconds; try again when they have'));
     THROW 60043, @text, 1;
 END
 GO
