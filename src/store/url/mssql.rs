@@ -14,7 +14,7 @@ pub enum Encryption {
     /// Everything, or no connection. The default.
     #[default]
     Required,
-    /// Everything if the server has TLS, else nothing.
+    /// As `Required`: the driver (tiberius 0.13) has no connection without TLS if TLS was asked for.
     On,
     /// Nothing, not even the password.
     Off,
