@@ -39,7 +39,11 @@ BEGIN
     END
     IF @validation = N'J'
     BEGIN
-        SET @content = LTRIM(RTRIM(CAST(CAST(@body AS varchar(max)) AS nvarchar(max))));
+        -- A variable is read in the code page of the database, a column in that of its collation. In one of the code pages of two
+        -- bytes to a character, a byte of UTF-8 may take the backslash or quotation mark after it along.
+        DECLARE @read TABLE (body varchar(max) COLLATE Latin1_General_100_BIN2 NOT NULL);
+        INSERT INTO @read (body) VALUES (@body);
+        SELECT @content = LTRIM(RTRIM(CAST(r.body AS nvarchar(max)))) FROM @read AS r;
         -- ISJSON accepts objects and arrays only. So any other text is checked as the first element of an array, whose second
         -- element is a random one, which the body cannot contain.
         IF LEFT(@content, 1) IN (N'{', N'[')
