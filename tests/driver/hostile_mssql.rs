@@ -1,7 +1,8 @@
 //! No argument, setting or leftover of one caller of SQL Server's procedures may stop another caller.
 
-use crate::enlisting_mssql::{connect, dialog, on};
+use crate::enlisting_mssql::{connect, dialog, on, on_url};
 use crate::garbage_mssql::routines;
+use crate::rights_mssql::is_relative;
 use crate::servers::{Database, Store, limit};
 use dialoq::mssql::Client;
 use dialoq::mssql::tiberius::error::Error;
@@ -406,6 +407,29 @@ pub(crate) fn definitions_in_a_row_are_rechecked_once(store: Store) {
         assert!((1..=3).contains(&rechecks), "{rechecks} rechecks are to come");
         let last = "SELECT COUNT(*) FROM dialoq.recheck_queue WHERE endpoint_id = 0 AND is_initiator = 1";
         assert_eq!(count(&mut client, last).await, 1, "one of them reads the messages");
+    });
+}
+
+/// A time-out of a client sends an attention. What the verb has begun by itself must end then: another verb of that session would
+/// join it, and be undone with it.
+pub(crate) fn a_verb_that_its_client_stops_leaves_no_transaction(store: Store) {
+    on_url(store, |broker, mut client, url| async move {
+        // A relative reads no attention while a session waits for a lock.
+        if is_relative(&mut client).await {
+            return;
+        }
+        let handle = dialog(&broker).await;
+        let send = format!("EXEC dialoq.send '{}', N'//t/Word', 0x61", handle.0);
+        let mut holder = connect(&url).await;
+        run(&mut holder, &format!("BEGIN TRANSACTION; {send}")).await;
+        let waiting = async { client.simple_query(&send).await?.into_results().await };
+        assert!(tokio::time::timeout(Duration::from_secs(2), waiting).await.is_err(), "it waits for the group");
+        client.cancel_query().await.unwrap();
+        assert_eq!(count(&mut client, "SELECT CAST(@@TRANCOUNT AS int)").await, 0);
+        run(&mut holder, "ROLLBACK TRANSACTION").await;
+        run(&mut client, &send).await;
+        drop(client);
+        assert_eq!(bodies(&broker, "server").await, ["a"]);
     });
 }
 

@@ -225,7 +225,8 @@ fn main() -> ExitCode {
             a_message_sent_before_its_service_moves_is_received
             a_definition_that_waits_for_a_row_stops_no_other
             a_poll_that_waits_for_a_lock_stops_no_transaction
-            definitions_that_wait_for_a_lock_stop_no_transaction a_database_that_is_not_there_is_named;
+            definitions_that_wait_for_a_lock_stop_no_transaction a_database_that_is_not_there_is_named
+            a_verb_that_its_client_stops_leaves_no_transaction;
         Mssql changes_mssql: a_change_that_waits_for_one_group_holds_no_other
             an_error_for_all_conversations_reaches_a_side_that_is_being_made
             a_message_under_way_to_a_service_that_moves_outlives_its_queue a_message_under_way_waits_for_no_other_transaction

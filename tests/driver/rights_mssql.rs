@@ -19,7 +19,7 @@ fn on<F: Future<Output = ()>>(test: F) {
     runtime.block_on(test);
 }
 
-async fn is_relative(client: &mut Client) -> bool {
+pub(crate) async fn is_relative(client: &mut Client) -> bool {
     numbers(client, "SELECT COALESCE(CAST(SERVERPROPERTY('Babelfish') AS int), 0)").await == [1]
 }
 

@@ -66,6 +66,20 @@ fn every_granted_procedure_begins_with_its_own_session_settings() {
     assert_eq!(seen, granted, "what is granted is made");
 }
 
+/// A time-out of a client sends an attention, which no CATCH sees: XACT_ABORT alone makes the server roll back. tick needs it OFF
+/// for its steps.
+#[test]
+fn a_procedure_aborts_a_transaction_of_its_own() {
+    let part = part("transaction");
+    let (before, _) = part.split_once("BEGIN TRY").expect("the part has moved");
+    assert!(before.contains("IF @is_own = 1 SET XACT_ABORT ON;"), "{before}");
+    let opens = |(file, text): &(String, String)| {
+        ["/rules/", "/verbs/"].iter().any(|folder| file.contains(folder)) && text.contains("BEGIN TRANSACTION;")
+    };
+    let others: Vec<String> = texts().into_iter().filter(opens).map(|(file, _)| file).collect();
+    assert_eq!(others, ["sql/mssql/rules/job_tick.sql", "sql/mssql/verbs/tick.sql"]);
+}
+
 /// THROW takes a doubled % for one, so a text with a name in it goes through throw_text (refuse does that).
 #[test]
 fn names_in_errors_may_have_a_percent_sign() {

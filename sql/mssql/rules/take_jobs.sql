@@ -132,7 +132,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @count bigint = 0, @job_id bigint, @token bigint, @is_taken bit, @is_locked bit = 1, @strict_order bigint;
     DECLARE @past_rank int = -1, @past_order bigint = 0, @room bigint, @key nvarchar(256), @is_keyless_blocked bit = 0;
-    DECLARE @rate_jobs bigint, @aborts bit = CASE WHEN @@OPTIONS & 16384 = 0 THEN 0 ELSE 1 END;
+    DECLARE @rate_jobs bigint, @aborts bit;
     -- Keys of which no job may be taken any more.
     DECLARE @blocked TABLE (
         job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, key_bytes int NOT NULL, PRIMARY KEY (job_key, key_bytes)
@@ -157,6 +157,7 @@ BEGIN
     IF @is_limited = 1 AND @is_locked = 1
     BEGIN
         -- The refusals of this procedure end the transaction of a caller that has it ON, so it is OFF no longer than here.
+        SET @aborts = CASE WHEN @@OPTIONS & 16384 = 0 THEN 0 ELSE 1 END;
         SET XACT_ABORT OFF;
         SET LOCK_TIMEOUT 0;
         BEGIN TRY
