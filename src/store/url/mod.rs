@@ -184,7 +184,11 @@ fn decode(text: &str) -> Option<String> {
     while let Some(byte) = rest.next() {
         if byte == b'%' {
             let digits = [rest.next()?, rest.next()?];
-            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+            // `from_str_radix` alone takes a sign.
+            let digits = std::str::from_utf8(&digits)
+                .ok()
+                .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
         } else {
             bytes.push(byte);
         }
@@ -202,6 +206,14 @@ mod tests {
             let error = StoreUrl::parse(url).unwrap_err();
             assert_eq!(error.code(), Code::BAD_URL, "{url}");
             assert!(error.message().contains("'sqlite:'") && error.message().contains("'postgres:'"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_byte_is_two_hexadecimal_digits() {
+        assert_eq!(decode("a%2fb%2F").as_deref(), Some("a/b/"));
+        for wrong in ["%", "%4", "%+4", "%-4", "% 4", "%4g", "%é"] {
+            assert_eq!(decode(wrong), None, "{wrong}");
         }
     }
 

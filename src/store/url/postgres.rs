@@ -82,6 +82,13 @@ impl PostgresUrl {
         if query.is_some_and(|query| query.contains('@')) && !place.contains('@') {
             return Err(bad(url, "a '?' in a password is written '%3F'"));
         }
+        // The driver takes what follows the first one for the host, which errors show and a name server is asked for.
+        let host = place.split_once('@').map_or("", |(_, host)| host);
+        if host.contains('@')
+            || decode(host.split('/').next().unwrap_or_default()).is_some_and(|host| host.contains('@'))
+        {
+            return Err(bad(url, "no host has an '@'; in a user, a password or a database it is written '%40'"));
+        }
         refuse_encoded_colon(url, place)?;
         let (mut connection, mut separator) = (format!("postgresql://{place}"), '?');
         if parameters(query).any(|(name, _)| name == "host") {
@@ -250,6 +257,10 @@ mod tests {
             ("postgres://u:secret@h/d?durability=some", "'some'"),
             ("postgres://u:secret@h/d?colour=red", "'colour'"),
             ("postgres://u:sec?ret@h/d", "%3F"),
+            ("postgres://u:p@sec@h/d", "%40"),
+            ("postgres://u:p@sec/ret@h/d", "%40"),
+            ("postgres://u:p@sec@h/d?host=%2Frun", "%40"),
+            ("postgres://u:p@sec%40h/d", "%40"),
         ] {
             let error = StoreUrl::parse(url).unwrap_err();
             assert_eq!(error.code(), Code::BAD_URL, "{url}");
