@@ -66,6 +66,8 @@ pub struct Statements(EnlistedStatements);
 /// - Locks of conversation groups last as long as your transaction. If it rolls back after a RECEIVE, the messages are back
 ///   in their queue at once; such a rollback is not counted against the queue as one of a [`Tx`](crate::Tx) is, so that a
 ///   message that always fails does not disable it.
+/// - A take without a lease has completed its job when it answers. No report on that job is possible in the transaction (60040), and
+///   the commit keeps it done. Take with [`lease`](crate::work::TakeJobs::lease) a job that you may have to fail.
 /// - If you drop the future of a verb before its answer, roll the transaction back. The verb still runs: your COMMIT would
 ///   delete messages that a RECEIVE has taken. If the verb fails, PostgreSQL answers COMMIT with a rollback, and
 ///   `tokio-postgres` reports that as success.

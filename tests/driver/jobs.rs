@@ -6,7 +6,7 @@ use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::Client;
-use dialoq::work::{Job, JobState, WorkQueue};
+use dialoq::work::{Job, JobFilter, JobState, WorkQueue};
 use dialoq::{Act, Broker, Code, Tx};
 use std::time::Duration;
 
@@ -48,6 +48,28 @@ pub(crate) fn a_job_of_an_enlisted_transaction_comes_back_uncounted(store: Store
             }
         }
         assert!(take(&broker).await.is_empty());
+    });
+}
+
+pub(crate) fn an_enlisted_transaction_reports_on_leased_jobs_only(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        with_a_job(&broker).await;
+        let transaction = client.transaction().await.unwrap();
+        let enlisted = Enlisted::new(&broker, &transaction);
+        let jobs = take(&enlisted).await;
+        assert_eq!(enlisted.fail_job(&jobs[0], "no").await.unwrap_err().code(), Code::JOB_NOT_FOUND);
+        assert_eq!(enlisted.complete_job(&jobs[0]).await.unwrap_err().code(), Code::JOB_NOT_FOUND);
+        transaction.commit().await.unwrap();
+        let done = broker.finished_jobs(&JobFilter::default(), 9).await.unwrap();
+        assert_eq!((done.len(), &*done[0].finished_as, done[0].attempts), (1, "done", 1));
+        broker.push_job("w", "b").await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        let enlisted = Enlisted::new(&broker, &transaction);
+        let jobs = enlisted.take_jobs(W).lease(SOON).await.unwrap();
+        assert_eq!(enlisted.fail_job(&jobs[0], "no").await.unwrap(), JobState::Ready);
+        transaction.commit().await.unwrap();
+        let left = broker.jobs(&JobFilter::default(), 9).await.unwrap();
+        assert_eq!((left.len(), &*left[0].state, left[0].last_error.as_deref()), (1, "ready", Some("no")));
     });
 }
 
