@@ -48,8 +48,9 @@ pub trait Act: Perform {
     /// `BEGIN DIALOG FROM SERVICE from TO SERVICE to ...`; awaiting it returns the initiator's handle.
     ///
     /// # Errors
-    /// 8423 no such local service, 8425 no such contract, 8492 the contract lets the initiator send nothing, 8411 the
-    /// lifetime is out of range, 9601 or 9610 the conversations cannot be related, 8426 the related one does not exist.
+    /// 8423 no such local service, 8425 no such contract, 8412 or 8413 a TO SERVICE or broker instance that is not usable, 8411 the
+    /// lifetime is out of range, 8414 a group id of zeros, 9601 or 9610 the conversations cannot be related, 8426 the related one does not
+    /// exist.
     fn begin_dialog(&self, from_service: impl Into<Arc<str>>, to_service: impl Into<Arc<str>>) -> BeginDialog<'_>
     where
         Self: Sized,

@@ -417,7 +417,8 @@ impl Tx {
     /// [`Broker::unit_happened`](crate::Broker::unit_happened).
     ///
     /// # Errors
-    /// 60026 the store keeps no ids, 60020 the transaction has ended.
+    /// 60026 the store keeps no ids, 60020 the transaction has ended. 1222 in the embedded store if an open transaction has the id, this
+    /// one too; a server waits for the end of another one.
     pub async fn claim(&self, unit_id: Uuid) -> Result<bool> {
         let mut state = self.state.lock().await;
         let done = state
