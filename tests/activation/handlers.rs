@@ -557,3 +557,30 @@ staged!(a_message_whose_handler_failed_comes_again_after_the_pause_of_its_queue,
     assert_eq!(tries.load(SeqCst), 2);
     soon("the stop", readers.stop()).await;
 });
+
+// A reader that met one failing group after the other paused a second before each, also for the groups that it could serve.
+staged!(groups_that_are_set_aside_do_not_make_a_reader_pause, async |store| {
+    for policy in [
+        "RETRY (DELAY_MS = 600000)",
+        "RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER)",
+        "POISON_MESSAGE_HANDLING (QUARANTINE = ON)",
+    ] {
+        let stage = stage(store).await;
+        stage.ddl(&format!("ALTER QUEUE work WITH {policy}")).await;
+        for pieces in [0, 0, 0, 0, 0, 0, 0, 8] {
+            order(&stage, pieces).await;
+        }
+        let handlers = Handlers::new().top(1).on(ORDER, async |context, order| {
+            if order.pieces == 0 {
+                return Err(HandlerError::new("the partner is down"));
+            }
+            context.reply(PLACED, &order.pieces).await?;
+            Ok(())
+        });
+        let readers = stage.activate("work", handlers).max_queue_readers(1).start();
+        // The clock stands still.
+        let served = async { while answer(&stage).await.decode(PLACED).ok() != Some(8) {} };
+        soon(policy, served).await;
+        soon("the stop", readers.stop()).await;
+    }
+});
