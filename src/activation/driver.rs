@@ -437,19 +437,15 @@ impl Driver {
         self.surplus.store((self.running.len() - kept).saturating_sub(leaving), SeqCst);
     }
 
-    /// The place of a reader that has gone. The first that goes leaves one beyond a lowered maximum to no other reader.
+    /// The place of a reader that has gone. The first that goes leaves one beyond a lowered maximum to no other reader: processes that
+    /// are never out of work would keep theirs for ever.
     fn place_of(&mut self, reader: Reader) -> Option<Place> {
         let mut place = reader.place;
-        if matches!(self.source, Source::Worker { .. }) {
-            let most = self.most();
-            if let Some(other) = self.running.values_mut().find(|other| other.place.slot.is_beyond(most)) {
-                std::mem::swap(&mut place, &mut other.place);
-            }
-            if place.slot.is_beyond(most) {
-                return None;
-            }
+        let most = self.most();
+        if let Some(other) = self.running.values_mut().find(|other| other.place.slot.is_beyond(most)) {
+            std::mem::swap(&mut place, &mut other.place);
         }
-        Some(place)
+        (!place.slot.is_beyond(most)).then_some(place)
     }
 
     fn procedure(&self, queue: &Watched) -> Result<(Procedure, Arc<str>), String> {

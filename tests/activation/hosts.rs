@@ -98,6 +98,34 @@ staged!(hosts, the_places_of_a_host_that_stops_go_to_others, async |store| {
     other.close().await.unwrap();
 });
 
+// Each of two hosts that are never out of work kept the place of its reader for the next one, whatever the limit was by then.
+staged!(hosts, a_lowered_limit_counts_on_every_host_when_a_reader_has_left, async |store| {
+    let stage = Stage::shared(store).await;
+    let other = stage.another().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let (mut others, other_procedure) = Theatre::new();
+    let readers = activate(&stage, &procedure, 1);
+    stage.arrive(1).await;
+    let first = theatre.next().await;
+    assert_eq!(first.receives().await, 1);
+    let there = activate(&other, &other_procedure, 2);
+    stage.arrive(9).await;
+    let second = others.next().await;
+    assert_eq!(second.receives().await, 1);
+    there.set_max_queue_readers(1);
+    second.commits().await;
+    second.leaves().await;
+    // The first host has the only place.
+    soon("no reader there", async { while row(&there).await.tasks_running != 0 {} }).await;
+    assert!(others.is_empty());
+    first.commits().await;
+    first.leaves().await;
+    for readers in [readers, there] {
+        soon("the end of a host's readers", readers.abort()).await;
+    }
+    other.close().await.unwrap();
+});
+
 /// The locks of readers' places, by the number that `dialoq.reader_slot_lock` begins them with.
 const PLACES: &str = "from pg_locks where locktype = 'advisory' and classid::bigint >> 16 = 17490
     and database = (select oid from pg_database where datname = current_database())";
