@@ -35,6 +35,15 @@ impl Deadline {
     pub fn after(clock: &Clock, wait: Duration) -> Self {
         Self::At(clock.now().after(wait))
     }
+
+    /// The earlier of the two.
+    pub(crate) fn or_earlier(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Now, _) | (_, Self::Now) => Self::Now,
+            (Self::Never, due) | (due, Self::Never) => due,
+            (Self::At(one), Self::At(other)) => Self::At(one.min(other)),
+        }
+    }
 }
 
 /// One RECEIVE to try: queue, conversations, number of messages.

@@ -13,6 +13,7 @@ use crate::receive::wait::{WaitLimit, take_first};
 use crate::receive::{Chosen, Deadline, next_by};
 use crate::store::BoxFuture;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Jobs of one take, and the class that it was for.
@@ -99,9 +100,30 @@ pub(super) struct Takes {
     pub(super) taken_by: Option<Arc<str>>,
     /// One job each, whatever the strategy asks for.
     pub(super) is_single: bool,
+    /// Of a reader: work queues that are missing are left out, and whether that was said. One that was dropped ended the takes from all
+    /// others.
+    pub(super) leaves_missing_out: Option<Arc<AtomicBool>>,
 }
 
+/// How often a reader looks whether a work queue that is missing is there again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 impl Takes {
+    /// The places of the attempts to make. All if none has its work queue, so that the takes fail.
+    fn places(&self, act: &dyn Perform, attempts: &[ClassAttempt]) -> Vec<usize> {
+        let all: Vec<usize> = (0..attempts.len()).collect();
+        let Some(is_said) = &self.leaves_missing_out else { return all };
+        let catalog = act.store().catalog();
+        let is_there = |place: &usize| catalog.work_queue(&attempts[*place].receive.queue).is_some();
+        let (there, missing): (Vec<usize>, Vec<usize>) = all.iter().copied().partition(is_there);
+        let was_said = is_said.swap(!missing.is_empty(), Relaxed);
+        if let Some(place) = missing.first().filter(|_| !was_said) {
+            let queue = &attempts[*place].receive.queue;
+            tracing::warn!(%queue, "a work queue of a strategy is missing; its reader takes from the others meanwhile");
+        }
+        if there.is_empty() { all } else { there }
+    }
+
     fn take(&self, act: &dyn Perform, attempt: &ClassAttempt) -> Result<Take> {
         let mut take = TakeJobs::new(act, &attempt.receive.queue);
         if let Some(lease) = self.lease {
@@ -134,8 +156,13 @@ impl Chosen for Takes {
         deadline: Deadline,
     ) -> BoxFuture<'a, Result<Option<(usize, Vec<Job>)>>> {
         Box::pin(async move {
-            let takes = attempts.iter().map(|attempt| self.take(act, attempt)).collect::<Result<_>>()?;
-            take_first(act, takes, deadline).await
+            let places = self.places(act, attempts);
+            let deadline = match places.len() == attempts.len() {
+                true => deadline,
+                false => Deadline::after(act.store().clock(), LOOK_AGAIN).or_earlier(deadline),
+            };
+            let takes = places.iter().map(|place| self.take(act, &attempts[*place])).collect::<Result<_>>()?;
+            Ok(take_first(act, takes, deadline).await?.map(|(taken, jobs)| (places[taken], jobs)))
         })
     }
 

@@ -361,6 +361,39 @@ async fn a_worker_serves_several_queues_by_a_strategy() {
     }
 }
 
+/// One queue that was dropped ended the takes from all others.
+#[tokio::test]
+async fn a_worker_by_strategy_goes_on_without_a_queue_that_was_dropped() {
+    let _limit = limit();
+    for in_transactions in [false, true] {
+        for dropped in ["tasks", "routine"] {
+            let broker = broker("").await;
+            broker.execute("CREATE WORK QUEUE routine").await.unwrap();
+            let worker = broker.worker(TASKS, async |_, _| Ok::<_, String>(()));
+            let worker = if in_transactions { worker.in_transactions() } else { worker };
+            let worker = worker.readers(2).by(weighted([("tasks", 2), ("routine", 1)])).unwrap().start();
+            let other = if dropped == "tasks" { "routine" } else { "tasks" };
+            broker.push_job(other, "1").await.unwrap();
+            finished(&worker, 1).await;
+            broker.execute(&format!("DROP WORK QUEUE {dropped}")).await.unwrap();
+            for _ in 0..9 {
+                broker.push_job(other, "1").await.unwrap();
+            }
+            finished(&worker, 10).await;
+            broker.execute(&format!("CREATE WORK QUEUE {dropped}")).await.unwrap();
+            broker.push_job(dropped, "1").await.unwrap();
+            let again = async {
+                while worker.done().completed < 11 {
+                    broker.clock().advance(Duration::from_millis(100));
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(SOON, again).await.expect("the queue is there again");
+            worker.stop().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_leased_handler_may_report_its_job_itself() {
     let _limit = limit();

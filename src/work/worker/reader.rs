@@ -44,6 +44,8 @@ pub(super) struct Reader<T> {
     /// The maximum has no room for it.
     is_surplus: AtomicBool,
     strategy: Option<tokio::sync::Mutex<Box<dyn Strategy>>>,
+    /// A work queue of the strategy is missing, and that was said.
+    is_missing_said: Arc<AtomicBool>,
 }
 
 /// How an attempt ended.
@@ -68,6 +70,7 @@ impl<T: Send + 'static> Reader<T> {
             session,
             is_surplus: AtomicBool::new(false),
             strategy,
+            is_missing_said: Arc::default(),
         }
     }
 
@@ -133,7 +136,12 @@ impl<T: Send + 'static> Reader<T> {
         let mut stopped = self.stopped.clone();
         let taking = async {
             if let Some(strategy) = &self.strategy {
-                let takes = Takes { lease: self.own_lease(), taken_by: worker.name.clone(), is_single: true };
+                let takes = Takes {
+                    lease: self.own_lease(),
+                    taken_by: worker.name.clone(),
+                    is_single: true,
+                    leaves_missing_out: Some(self.is_missing_said.clone()),
+                };
                 let deadline = Deadline::after(worker.broker.clock(), TAKE_WAIT);
                 let turn = next_by(&takes, act, &mut **strategy.lock().await, deadline).await?;
                 return Ok(turn.and_then(|(_, mut jobs)| jobs.pop()));
