@@ -209,7 +209,7 @@ async fn try_plan<C: Chosen>(
     for (place, attempt) in attempts.iter().enumerate() {
         let wait = match attempt.wait {
             Duration::ZERO => Deadline::Now,
-            wait => Deadline::after(act.store().clock(), wait),
+            wait => Deadline::after(act.store().clock(), wait).or_earlier(deadline),
         };
         if let Some((_, batch)) = chosen.first(act, &attempts[place..=place], wait).await? {
             return Ok(Some((place, batch)));

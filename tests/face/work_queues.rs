@@ -1,6 +1,7 @@
 //! Work queues as an application uses them, on the embedded store.
 
 use super::*;
+use dialoq::receive::strategy::dual_queue_loop_classic;
 use dialoq::work::{AfterFailure, JobState, WorkQueue};
 use dialoq::{Code, Timestamp};
 
@@ -254,4 +255,27 @@ async fn a_cancelled_job_lets_the_reader_of_the_next_one_of_its_key_go_on() {
     }
     broker.cancel_job(first.job.unwrap()).await.unwrap();
     assert_eq!(reader.await.unwrap()[0].body(), b"b");
+}
+
+/// The pause of the classic loop was waited out, however little time the turn had.
+#[tokio::test]
+async fn a_turn_waits_no_longer_than_it_may() {
+    let _limit = limit();
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker.execute("CREATE WORK QUEUE high; CREATE WORK QUEUE low").await.unwrap();
+    let strategy = dual_queue_loop_classic("high", "low").timeout(Duration::from_secs(3600));
+    let mut turns = broker.take_jobs_by(strategy).unwrap().wait(Duration::from_secs(1));
+    let begun = broker.clock().now();
+    let passes = async {
+        loop {
+            broker.clock().advance(Duration::from_millis(100));
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        turn = turns.next(&*broker) => assert!(turn.unwrap().is_none()),
+        () = passes => {}
+    }
+    let waited = broker.clock().now().since(begun);
+    assert!(waited < Duration::from_secs(60), "it waited for {waited:?}");
 }
