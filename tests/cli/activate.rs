@@ -101,6 +101,29 @@ fn a_store_that_takes_nothing_more_ends_the_command() {
     assert!(error.contains("[60037]") && error.contains("error[60015]"), "{error}");
 }
 
+/// Other processes may have to wait for a moment until one of them can take the file over. That ended the command.
+#[test]
+fn an_obstacle_that_goes_does_not_end_the_command() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE jobs");
+    let mut owner = shop.start(&["work", "run", "jobs", "--exec", "true"]);
+    owner.error_line();
+    shop.order(&["a"]);
+    let script = "touch begun; while [ ! -e go ]; do sleep 0.01; done; cat >> done";
+    let mut running = shop.start(&["activate", "orders", "--exec", "sh", "--raw-body", "--", "-c", script]);
+    running.until_exists(&shop.path("begun"));
+    std::fs::hard_link(shop.path("shop.db"), shop.path("second")).unwrap();
+    drop(owner);
+    while !running.error_line().contains("ended[28088]") {}
+    std::fs::write(shop.path("go"), "").unwrap();
+    std::fs::remove_file(shop.path("second")).unwrap();
+    running.until_exists(&shop.path("done"));
+    running.interrupt();
+    assert_eq!(running.end().0, Some(130));
+    assert_eq!(std::fs::read_to_string(shop.path("done")).unwrap(), "a");
+}
+
 #[test]
 fn ctrl_c_lets_a_running_handler_finish() {
     let _limit = crate::limit();

@@ -9,7 +9,7 @@ use super::output::Output;
 use clap::{Args, ValueEnum};
 use dialoq::activation::{Mode, Program, Ramp, ReaderEvent};
 use dialoq::internals::ErrorConstructors;
-use dialoq::{Broker, Error};
+use dialoq::{Broker, Code, Error};
 use report::Report;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -200,11 +200,15 @@ impl Activate {
     }
 }
 
-/// Says an event. A store that takes nothing more, after a commit that failed, is an error: it has to be opened again.
+/// Says an event. A store that takes nothing more, after a commit that failed, is an error: it has to be opened again. Any other
+/// obstacle may go, and the next reader tries again.
 async fn handle_event(event: &ReaderEvent, broker: &Broker, report: &mut Report<'_>) -> Result<(), Failure> {
     report.event(event)?;
-    if let ReaderEvent::Ended { code: Some(_), .. } = event {
-        broker.begin().await?;
+    if let ReaderEvent::Ended { code: Some(_), .. } = event
+        && let Err(error) = broker.begin().await
+        && [Code::STORE_POISONED, Code::STORE_CLOSED].contains(&error.code())
+    {
+        return Err(error.into());
     }
     Ok(())
 }
