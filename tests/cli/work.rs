@@ -155,6 +155,22 @@ fn a_worker_says_what_it_waits_for() {
     running.end();
 }
 
+#[cfg(unix)]
+#[test]
+fn a_worker_says_that_its_queue_was_dropped_and_goes_on_when_it_is_there_again() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    let mut running = shop.start(&["work", "run", "emails", "--exec", "true"]);
+    running.error_line();
+    shop.ok_with(&["apply", "-"], b"DROP WORK QUEUE emails");
+    while !running.error_line().contains("warning: work queue 'emails' was dropped") {}
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE emails");
+    shop.ok(&["work", "push", "emails", "1"]);
+    while shop.json(&["--json", "work", "list"])[0]["finished"] != 1 {}
+    running.interrupt();
+    assert_eq!(running.end().0, Some(130));
+}
+
 #[test]
 fn a_take_from_a_paused_queue_says_that_it_is_paused() {
     let _limit = crate::limit();

@@ -125,6 +125,7 @@ impl Run {
         let failed = tokio::select! {
             () = interrupt.requested() => None,
             error = store_failure(&broker) => Some(error),
+            () = self.say_when_it_is_dropped(&broker, output) => None,
         };
         if !output.json {
             output.note("waiting for the programs that run; ctrl-C again kills them");
@@ -169,9 +170,25 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Warns when the work queue is dropped, once each time; never returns. The readers wait until it is there again.
+    async fn say_when_it_is_dropped(&self, broker: &Broker, output: &Output) {
+        let mut was_there = true;
+        loop {
+            tokio::time::sleep(CHECK_EVERY).await;
+            let is_there = broker.catalog().work_queue(&self.queue).is_some();
+            if was_there && !is_there {
+                let queue = printable_name(&self.queue);
+                output.warning(&format!("work queue '{queue}' was dropped; its jobs are taken once it is made again"));
+            }
+            was_there = is_there;
+        }
+    }
+}
+
 /// The pause before a start that failed is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How often the store is asked whether it still works.
+/// How often the store is asked whether it still works, and the definitions whether the work queue is there.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns once the store takes nothing more: after a commit that failed it has to be opened again.
