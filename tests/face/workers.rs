@@ -361,6 +361,23 @@ async fn a_worker_serves_several_queues_by_a_strategy() {
     }
 }
 
+/// It counted as completed by both, and the handler went on.
+#[tokio::test]
+async fn a_job_that_another_reader_has_taken_and_done_is_lost() {
+    let _limit = limit();
+    let broker = broker("WITH RETRY_DELAY_MS = 0").await;
+    broker.push_job(TASKS, &1).await.unwrap();
+    let worker = broker.worker(TASKS, async |context, _| {
+        context.broker.fail_job(&*context.job, "as at the end of its lease").await?;
+        let again = context.broker.take_jobs(TASKS).await?;
+        context.broker.complete_job(&again[0]).await
+    });
+    let worker = worker.start();
+    finished(&worker, 1).await;
+    let done = worker.stop().await;
+    assert_eq!((done.completed, done.failed, done.lost), (0, 0, 1));
+}
+
 /// One queue that was dropped ended the takes from all others.
 #[tokio::test]
 async fn a_worker_by_strategy_goes_on_without_a_queue_that_was_dropped() {

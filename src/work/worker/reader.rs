@@ -248,13 +248,14 @@ impl<T: Send + 'static> Reader<T> {
         Ok(take.await?.pop())
     }
 
-    /// Whether a job that is gone was completed, by its handler; known if its queue has a history.
+    /// Whether a job that is gone was completed by its handler; known if its queue has a history. A reader that took it later, as the
+    /// lease was over, has made another attempt.
     async fn is_completed(&self, job: &Job, lost: &Error) -> bool {
         if lost.code() != Code::JOB_NOT_FOUND {
             return false;
         }
         let filter = JobFilter { job: Some(job.taken.job), state: Some("done".to_owned()), ..JobFilter::default() };
-        self.worker.broker.finished_jobs(&filter, 1).await.is_ok_and(|done| !done.is_empty())
+        self.worker.broker.finished_jobs(&filter, 1).await.is_ok_and(|done| done.iter().any(|done| done.attempts == u64::from(job.attempt)))
     }
 
     async fn in_transaction(&self) -> Result<bool> {
