@@ -58,8 +58,9 @@ pub(super) trait Serve: Send + 'static {
     }
 }
 
-/// After more failures in a row than this a reader pauses between them, unless the queue sets the groups that failed aside: poison
-/// handling would have disabled it, so it is off, and trying again at once only burns time.
+/// After more failures in a row than this a reader pauses between them, unless the queue lets the groups that failed pause: poison
+/// handling would have disabled it, so it is off, and trying again at once only burns time. A queue with quarantine gives a partner
+/// that is down the same time: without it every group that is served meanwhile would be set aside at once.
 const FAILURES_BEFORE_PAUSE: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -97,10 +98,10 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
             Err(error) if error.kind() == ErrorKind::Store => return Err(error.into()),
             Err(error) => {
                 tracing::warn!(queue = %session.queue(), %error, "the transaction was rolled back");
-                let is_set_aside = error.kind() != ErrorKind::Conflict && sets_groups_aside(session);
+                let pauses_by_itself = error.kind() != ErrorKind::Conflict && lets_groups_pause(session);
                 session.note_failure(error);
                 failures += 1;
-                if failures > FAILURES_BEFORE_PAUSE && !is_set_aside {
+                if failures > FAILURES_BEFORE_PAUSE && !pauses_by_itself {
                     let due = session.clock().now().after(PAUSE);
                     tokio::select! {
                         () = session.clock().sleep_until(due) => {}
@@ -116,12 +117,12 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
     Ok(())
 }
 
-/// Whether a group whose messages failed does not come back at once, or not without end: by the retry policy of the queue, or by its
-/// quarantine. A pause would hold up all other groups: a reader that met one failing group after the other served one a second.
-fn sets_groups_aside(session: &Session) -> bool {
-    session.catalog().queue(session.queue()).is_some_and(|queue| {
-        queue.is_poison_message_handling_enabled && (queue.retry.is_some() || queue.is_poison_quarantine_enabled)
-    })
+/// Whether a group whose messages failed pauses by the retry policy of the queue. If the reader paused too, it would hold up all other
+/// groups: one that met a failing group after the other served one a second.
+fn lets_groups_pause(session: &Session) -> bool {
+    let catalog = session.catalog();
+    let queue = catalog.queue(session.queue());
+    queue.is_some_and(|queue| queue.is_poison_message_handling_enabled && queue.retry.is_some())
 }
 
 async fn next_batch(session: &Session, tx: &Tx, options: &Options) -> Result<Option<Batch>> {

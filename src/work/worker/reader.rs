@@ -255,7 +255,11 @@ impl<T: Send + 'static> Reader<T> {
             return false;
         }
         let filter = JobFilter { job: Some(job.taken.job), state: Some("done".to_owned()), ..JobFilter::default() };
-        self.worker.broker.finished_jobs(&filter, 1).await.is_ok_and(|done| done.iter().any(|done| done.attempts == u64::from(job.attempt)))
+        self.worker
+            .broker
+            .finished_jobs(&filter, 1)
+            .await
+            .is_ok_and(|done| done.iter().any(|done| done.attempts == u64::from(job.attempt)))
     }
 
     async fn in_transaction(&self) -> Result<bool> {
