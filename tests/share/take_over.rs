@@ -166,6 +166,46 @@ fn the_file_of_an_owner_whose_store_has_failed_goes_to_a_guest() {
 }
 
 #[test]
+fn waits_of_a_guest_go_on_when_the_store_of_the_owner_has_failed() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        owner.execute("CREATE WORK QUEUE jobs").await.unwrap();
+        let guest = place.open().await;
+        let dialog = guest.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+        guest.send(dialog, "DEFAULT", "changed by another program").await.unwrap();
+        let (tx, open) = (guest.begin().await.unwrap(), guest.begin().await.unwrap());
+        open.send(dialog, "DEFAULT", "rolled back").await.unwrap();
+        let of_tx = tokio::spawn(async move {
+            let batch = tx.receive("from").wait_forever().await?;
+            tx.commit().await?;
+            Ok::<_, dialoq::Error>(batch)
+        });
+        let (receiver, reader) = (guest.clone(), guest.clone());
+        let alone = tokio::spawn(async move { receiver.receive("from").wait_forever().await });
+        let taking = tokio::spawn(async move { reader.take_jobs("jobs").wait_forever().await });
+        while guest.sessions_waiting("from") < 2 || guest.sessions_waiting("#jobs") < 1 {
+            tokio::task::yield_now().await;
+        }
+        let other = rusqlite::Connection::open(&place.path).unwrap();
+        other.execute("delete from dialoq_queue_message", []).unwrap();
+        drop(other);
+        let error = owner.receive("to").await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_CHANGED, "{error}");
+        assert_eq!(open.commit().await.unwrap_err().code(), Code::OWNER_GONE, "its work is rolled back");
+        // The guest owns the file now.
+        guest.push_job("jobs", b"a job").await.unwrap();
+        assert_eq!(taking.await.unwrap().unwrap().len(), 1);
+        for _ in 0..2 {
+            let dialog = guest.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+            guest.timer(dialog, Duration::from_secs(1)).await.unwrap();
+        }
+        assert!(of_tx.await.unwrap().unwrap().is_some());
+        assert!(alone.await.unwrap().unwrap().is_some());
+    });
+}
+
+#[test]
 fn processes_find_the_owner_in_a_folder_that_was_renamed() {
     run(async || {
         let folder = tempfile::TempDir::new().unwrap();

@@ -51,8 +51,9 @@ use uuid::Uuid;
 fn owner_gone() -> Error {
     Error::new(
         Code::OWNER_GONE,
-        "the process that owned the database file ended during the call, or closed it; another process takes over. A \
-         transaction that was not committed is rolled back, what was sent without one may have happened or not",
+        "the process that owned the database file ended during the call, closed it, or its store failed; another process \
+         takes over. A transaction that was not committed is rolled back, what was sent without one may have happened or \
+         not",
     )
 }
 
@@ -60,8 +61,9 @@ fn owner_gone() -> Error {
 fn commit_unknown() -> Error {
     Error::new(
         Code::COMMIT_UNKNOWN,
-        "the process that owned the database file ended while a commit was under way; it is unknown whether it happened. \
-         Another process takes over: check, or give the unit an id of its own, which can be tried again",
+        "the process that owned the database file ended, or its store failed, while a commit was under way; it is unknown \
+         whether it happened. Another process takes over: check, or give the unit an id of its own, which can be tried \
+         again",
     )
 }
 

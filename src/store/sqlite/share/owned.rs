@@ -104,8 +104,13 @@ impl OwnedStore {
     /// Notes the error of an answer: a store that has failed is given up.
     pub(super) fn note_error(&self, error: &Error) {
         if [Code::STORE_POISONED, Code::STORE_CHANGED, Code::STORE_IO, Code::STORE_FULL].contains(&error.code()) {
-            self.failed.notify_one();
+            self.note_failure();
         }
+    }
+
+    /// Notes that the store may have failed.
+    pub(super) fn note_failure(&self) {
+        self.failed.notify_one();
     }
 
     /// Returns when an answer may show that the store has failed.

@@ -268,7 +268,14 @@ impl Drop for GuestSession {
 }
 
 impl GuestSession {
-    fn handle(&mut self, Request { id, call }: Request) {
+    fn handle(&mut self, request: Request) {
+        // Nothing more is done here, and another process takes the file over. With the error of the store every RECEIVE of a guest that
+        // waited ended: the failure wakes them all.
+        if self.owned.store.has_failed() {
+            self.owned.note_failure();
+            return self.refuse(request);
+        }
+        let Request { id, call } = request;
         while self.tasks.try_join_next().is_some() {}
         // A notification has the id 0.
         if id != 0 {
@@ -343,7 +350,7 @@ impl GuestSession {
         // Held until the task is entered, so that the task cannot end before.
         let mut entered = lock(&self.calls);
         let task = self.tasks.spawn(async move {
-            let answer = work.await;
+            let answer = work.await.map_err(|error| answers.of_a_failed_store(error, super::owner_gone));
             let jobs = answer.as_ref().map(Answer::taken_jobs).unwrap_or_default();
             if !lock(&calls).answer(id, jobs) {
                 // Cancelled in this moment.
@@ -519,6 +526,16 @@ impl Answers {
         unsent
     }
 
+    /// The error of a guest whose call the failure of the store has met: the guest need not open the file again, another process takes
+    /// it over. An error that names the cause stays.
+    fn of_a_failed_store(&self, error: Error, gone: fn() -> Error) -> Error {
+        if error.code() != Code::STORE_POISONED || !self.owned.store.has_failed() {
+            return error;
+        }
+        self.owned.note_failure();
+        gone().caused_by(error)
+    }
+
     fn push(&self, frame: Vec<u8>) {
         self.unsent.bytes.fetch_add(frame.len(), Relaxed);
         // Fails if the connection has ended.
@@ -573,6 +590,7 @@ async fn transaction(mut held: HeldTx, mut steps: mpsc::UnboundedReceiver<Step>,
         // The guest may send steps and read no answers.
         answers.unsent.below(MOST_UNSENT).await;
         let is_last = step.is_last();
+        let is_commit = matches!(step, TxStep::Commit);
         // A transaction that could not begin, or that a step has ended, stays so: a later step is not a new one.
         held.has_taken = false;
         let answer = match held.tx.take() {
@@ -596,8 +614,10 @@ async fn transaction(mut held: HeldTx, mut steps: mpsc::UnboundedReceiver<Step>,
             None => Err(Error::transaction_ended()),
         };
         // The store that closes is not the caller's: another process takes over, without this transaction.
-        let answer =
-            answer.map_err(|error| if error.code() == Code::STORE_CLOSED { super::owner_gone() } else { error });
+        let answer = answer.map_err(|error| match error.code() {
+            Code::STORE_CLOSED => super::owner_gone(),
+            _ => answers.of_a_failed_store(error, if is_commit { super::commit_unknown } else { super::owner_gone }),
+        });
         if let Some(Answer::Outcomes(_)) = answers.try_answer_apart(id, answer).await {
             // The guest has not seen the messages, so it must not commit.
             held.is_unseen.store(true, Relaxed);
