@@ -1,12 +1,14 @@
 //! A guest that sends too much, or too little, or never reads: what it gets, and that the others go on.
 
 use crate::refusals::connected;
-use crate::{Other, Place, received, run, send, until_it_waits};
+use crate::{Other, PATIENCE, Place, received, run, send, until_it_waits};
 use dialoq::Act;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A number as postcard writes it.
@@ -107,6 +109,43 @@ fn a_transaction_ends_although_its_process_has_too_many_calls_under_way() {
         let answer = [vec![0], number(40_000)].concat();
         read_until(&mut stream, &answer);
         assert!(owner.unit_happened(unit_id).await.unwrap(), "the transaction is committed");
+    });
+}
+
+#[test]
+fn more_senders_than_a_guest_has_room_for_wait_for_a_group_and_others_go_on() {
+    run(async || {
+        let place = Place::new();
+        let _owner = place.defined().await;
+        let guest = place.open().await;
+        let [held, other] = [0; 2].map(|_| guest.begin_dialog("sender", "receiver").contract("C"));
+        let (held, other) = (held.await.unwrap(), other.await.unwrap());
+        let holder = guest.begin().await.unwrap();
+        holder.send(held, "DEFAULT", "first").await.unwrap();
+        // More than the room has places.
+        const SENDERS: usize = 17_000;
+        let begun = Arc::new(AtomicUsize::new(0));
+        let send = |_| {
+            let (guest, begun) = (guest.clone(), begun.clone());
+            tokio::spawn(async move {
+                begun.fetch_add(1, Relaxed);
+                guest.send(held, "DEFAULT", "waits").await
+            })
+        };
+        let waiting: Vec<_> = (0..SENDERS).map(send).collect();
+        while begun.load(Relaxed) < SENDERS {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::timeout(PATIENCE, guest.send(other, "DEFAULT", "goes on")).await.expect("there is room").unwrap();
+        holder.commit().await.unwrap();
+        for sent in waiting {
+            sent.await.unwrap().unwrap();
+        }
+        let mut count = 0;
+        while let Some(batch) = guest.receive("to").top(10_000).await.unwrap() {
+            count += batch.len();
+        }
+        assert_eq!(count, SENDERS + 2);
     });
 }
 

@@ -2,6 +2,7 @@
 
 use super::connection::Connection;
 use super::frame::{self, Answer, Call, FrameBuffer, FromOwner, QueueNews, Readers, Request, TxStep};
+use super::room::Room;
 use super::session::taken_jobs;
 #[cfg(unix)]
 use super::spin::{Polling, Spin, has_spare_core};
@@ -11,7 +12,7 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{Outcome, Verb};
 use crate::store::handover::{HoldsMessages, note_dropped};
-use crate::store::sqlite::{ROOM, ReadOnlyStore, cost};
+use crate::store::sqlite::ReadOnlyStore;
 use crate::store::{ActivityBoard, Store, work_queue_on_board};
 use interprocess::local_socket::tokio::Stream;
 use std::collections::{HashMap, HashSet};
@@ -23,7 +24,7 @@ use std::sync::{MutexGuard, TryLockError};
 use std::time::Duration;
 #[cfg(unix)]
 use std::time::Instant;
-use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 /// The shortest interval between two reports of this process's readers.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
@@ -65,8 +66,7 @@ pub(super) struct Client {
     spin: Mutex<Spin>,
     watched: Mutex<Watched>,
     board: Arc<ActivityBoard>,
-    /// As in the store: a flood waits in its callers and not in memory.
-    room: Semaphore,
+    room: Room,
     definitions: Definitions,
     is_lost: AtomicBool,
     /// This process has closed its broker.
@@ -150,7 +150,7 @@ impl Client {
             spin: Mutex::new(Spin::new(MOST_POLLING)),
             watched: Mutex::default(),
             board,
-            room: Semaphore::new(ROOM as usize),
+            room: Room::new(),
             definitions: Definitions {
                 reader,
                 catalog,
@@ -543,7 +543,7 @@ impl Client {
     /// Executes a unit in the owner.
     pub(super) async fn submit(&self, call: &Call) -> Result<Answer> {
         let (Call::Submit(unit) | Call::SubmitOnce(_, unit)) = call else { return self.call(call).await };
-        let _room = self.room.acquire_many(cost(unit).min(ROOM)).await.map_err(|_| not_done())?;
+        let _room = self.room.take(unit).await.map_err(|_| not_done())?;
         unit.iter().for_each(|verb| self.watch_queue_of(verb));
         self.call(call).await
     }

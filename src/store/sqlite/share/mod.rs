@@ -17,6 +17,7 @@ mod membership;
 mod owned;
 mod reader_slots;
 mod remote_tx;
+mod room;
 mod serve;
 mod session;
 mod socket;
