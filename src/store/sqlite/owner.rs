@@ -2,7 +2,7 @@
 //!
 //! POSIX drops every `fcntl` lock of a process on a file as soon as the process closes *any* descriptor of that file,
 //! and SQLite's locks are of this kind. A broker whose locks are gone loses its write-ahead log to the next program
-//! that closes the database. Therefore three rules hold, and decision 0021 gives the reasons:
+//! that closes the database. Therefore three rules hold, and decision 0019 gives the reasons:
 //!
 //! - Only this module opens a database file other than through SQLite, for the descriptor that carries the lock.
 //! - The descriptor is closed only if the process has no other descriptor of the file. Otherwise it is kept for the
