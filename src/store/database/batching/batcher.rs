@@ -10,6 +10,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -73,6 +74,8 @@ pub(in crate::store::database) struct Batcher<I> {
     slow_together_after: Duration,
     /// No two batches are under way at once.
     is_one_at_a_time: bool,
+    /// An item waits.
+    waits: Notify,
 }
 
 /// What becomes of an item that comes.
@@ -175,6 +178,7 @@ impl<I: Item> Batcher<I> {
             slow_after: SLOW,
             slow_together_after: SLOW_TOGETHER,
             is_one_at_a_time: false,
+            waits: Notify::new(),
         }
     }
 
@@ -204,6 +208,7 @@ impl<I: Item> Batcher<I> {
         let mut gathered = self.gathered();
         gathered.items.push_back(item);
         if self.gathering.wanted() == 0 && !self.has_place(&gathered) {
+            self.waits.notify_waiters();
             return Vec::new();
         }
         let batch = self.batch(&mut gathered);
@@ -242,6 +247,7 @@ impl<I: Item> Batcher<I> {
         let mut gathered = self.gathered();
         gathered.items.push_back(item);
         if gathered.is_gathering || !self.has_place(&gathered) {
+            self.waits.notify_waiters();
             return Coming::Waits;
         }
         // A caller alone: to gather costs it 16 rounds of the runtime, some 30 us of the 300 of a call. If others come, they gather.
@@ -311,10 +317,17 @@ impl<I: Item> Batcher<I> {
         leave: impl Fn(Vec<I>),
     ) {
         let mut batch = pin!(batch);
-        // The item of the only caller of the store: a timer would wake another thread, in vain as a rule.
-        let is_alone = self.gathered().known() == 1 && self.active.load(SeqCst) == 1;
-        if self.is_one_at_a_time || is_alone {
+        if self.is_one_at_a_time {
             return batch.await;
+        }
+        let waits = self.waits.notified();
+        // The item of the only caller of the store: a timer would wake another thread, in vain as a rule. It begins when an item waits.
+        if self.gathered().known() == 1 && self.active.load(SeqCst) == 1 {
+            tokio::select! {
+                biased;
+                () = &mut batch => return,
+                () = waits => {}
+            }
         }
         while timeout(SLOW, &mut batch).await.is_err() {
             let late = self.late();
@@ -634,6 +647,30 @@ mod tests {
         assert_eq!(batcher.join(item(4)), Coming::Waits, "a third batch would only split the callers");
         assert!(batcher.take_place(1).is_empty(), "so does one in the place of the single call");
         assert_eq!(names(&batcher.take_place(2)), [4]);
+    }
+
+    /// The batch of a caller alone has no timer.
+    #[tokio::test]
+    async fn items_behind_a_caller_alone_whose_batch_hangs_leave() {
+        let _limit = crate::testing::limit();
+        let batcher = Batcher::new(ActiveBatchers::default());
+        assert_eq!(names(&batcher.come(item(1))), [1]);
+        let late = Mutex::new(Vec::new());
+        let mut hangs = pin!(batcher.await_batch(std::future::pending(), |batch| late.lock().unwrap().extend(batch)));
+        let mut poll =
+            || hangs.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending();
+        assert!(poll());
+        assert_eq!(names(&batcher.come(item(2))), [2], "two go side by side");
+        assert!(batcher.enter(item(3)).is_none());
+        assert!(batcher.enter(item(4)).is_none());
+        // The second comes back before the first counts as slow, and gives its place up.
+        batcher.gathered().items_under_way -= 1;
+        batcher.keep_place(&mut batcher.gathered(), 0);
+        while late.lock().unwrap().is_empty() {
+            assert!(poll());
+            tokio::time::sleep(SLOW).await;
+        }
+        assert_eq!(names(&late.lock().unwrap()), [3, 4]);
     }
 
     #[tokio::test]
