@@ -1,10 +1,12 @@
 //! Counts work that is under way, so that closing can wait for it.
 
 use crate::error::{Error, Result};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// The longest wait of a close. Work may wait for the lock of a transaction that never ends.
 pub(super) const LONGEST_CLOSE: Duration = Duration::from_secs(5);
@@ -39,48 +41,70 @@ impl Drop for Work {
 #[derive(Debug, Default)]
 pub(super) struct Endings {
     under_way: AtomicUsize,
+    /// When each began. Their numbers are in the order of the drops.
+    began: Mutex<BTreeMap<u64, Instant>>,
     done: Notify,
 }
 
 /// The end of one dropped transaction.
 pub(super) struct Ending {
     database: Arc<super::Database>,
+    number: u64,
     /// A process ends soon after its close, and the count of the rollback would be lost with it.
     _work: Work,
 }
 
 impl Ending {
     pub(super) fn begin(database: &Arc<super::Database>) -> Self {
-        database.endings.under_way.fetch_add(1, SeqCst);
-        Self { database: database.clone(), _work: database.open_work.begin() }
+        let number = database.endings.begin();
+        Self { database: database.clone(), number, _work: database.open_work.begin() }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let endings = &self.database.endings;
-        if endings.under_way.fetch_sub(1, SeqCst) == 1 {
-            endings.done.notify_waiters();
-        }
+        self.database.endings.end(self.number);
     }
 }
 
 impl Endings {
-    /// Waits until the transactions that were dropped before are rolled back, at most [`LONGEST_ENDING`].
+    fn began(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.began.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self) -> u64 {
+        let mut began = self.began();
+        self.under_way.fetch_add(1, SeqCst);
+        let number = began.last_key_value().map_or(0, |(last, _)| last + 1);
+        began.insert(number, Instant::now());
+        number
+    }
+
+    fn end(&self, number: u64) {
+        self.began().remove(&number);
+        self.under_way.fetch_sub(1, SeqCst);
+        self.done.notify_waiters();
+    }
+
+    /// Waits until the transactions that were dropped before are rolled back, [`LONGEST_ENDING`] after the drop at most. One that hangs, as on
+    /// a connection that was cut in silence, made every request of the process wait so long anew.
     pub(super) async fn wait_for_rollbacks(&self) {
         if self.under_way.load(SeqCst) == 0 {
             return;
         }
+        let Some((last, until)) = self.began().last_key_value().map(|(last, at)| (*last, *at + LONGEST_ENDING)) else {
+            return;
+        };
         let all_done = async {
             loop {
                 let done = self.done.notified();
-                if self.under_way.load(SeqCst) == 0 {
+                if self.began().range(..=last).all(|(_, at)| at.elapsed() >= LONGEST_ENDING) {
                     return;
                 }
                 done.await;
             }
         };
-        let _ = tokio::time::timeout(LONGEST_ENDING, all_done).await;
+        let _ = tokio::time::timeout_at(until, all_done).await;
     }
 }
 

@@ -1,6 +1,8 @@
 //! Calls that hang, as on a connection that was cut in silence.
 
 use super::*;
+use crate::store::database::closing::LONGEST_ENDING;
+use tokio::time::Instant;
 
 /// Callers that all wait for their answers send no further item, which would find the batch slow.
 #[tokio::test]
@@ -27,4 +29,26 @@ async fn callers_beside_a_call_that_hangs_go_on() {
         stage.gate.add_permits(10);
         assert_eq!(codes(asked).await, [None; 8]);
     }
+}
+
+/// Each request waited anew for the rollback of a transaction that was dropped.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_hangs_is_waited_for_once() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(receive()).await.unwrap();
+    stage.rollbacks.forget_permits(usize::MAX);
+    let dropped = Instant::now();
+    drop(tx);
+    store.submit(vec![send(1, "Text", b"x")]).await.unwrap();
+    assert!(dropped.elapsed() >= LONGEST_ENDING);
+    let asked = Instant::now();
+    store.submit(vec![send(2, "Text", b"x")]).await.unwrap();
+    assert!(asked.elapsed() < LONGEST_ENDING);
+    stage.rollbacks.add_permits(10);
+    store.close().await.unwrap();
+    assert_eq!(stage.asked(&["rollback", "count_rollback"]), ["rollback", "count_rollback"]);
 }
