@@ -318,6 +318,30 @@ pub(crate) fn a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive(
     });
 }
 
+/// As if its connection was cut in silence.
+pub(crate) fn receivers_beside_sessions_that_claim_and_hang_go_on(store: Store) {
+    on(store, |scene| async move {
+        for text in ["a", "b", "c", "d"] {
+            scene.conversation(&[text]).await;
+        }
+        let gate = connect(&scene.database).await;
+        gate.batch_execute("SELECT pg_advisory_lock(21)").await.unwrap();
+        let hangs = "CREATE OR REPLACE FUNCTION dialoq.claim_group(p_group uuid) RETURNS boolean
+            LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock(21); RETURN false; END $$";
+        scene.database.sql(hangs);
+        let callers = async { tokio::try_join!(received(&scene.broker), received(&scene.broker)) };
+        let (one, two) = tokio::time::timeout(SOON, callers).await.expect("they wait for the session that hangs")?;
+        tokio::try_join!(one.0.commit(), two.0.commit())?;
+        gate.batch_execute("SELECT pg_advisory_unlock(21)").await.unwrap();
+        while scene.number(UNREAD) > 0 {
+            if let Some(batch) = scene.broker.receive("server").await? {
+                assert_eq!(batch.len(), 1);
+            }
+        }
+        Ok(())
+    });
+}
+
 pub(crate) fn a_process_claims_so_many_messages_and_receive_serves_more(store: Store) {
     const CLAIMS: usize = 1000;
     const MORE: usize = 3;

@@ -281,6 +281,12 @@ impl<I: Item> Batcher<I> {
         gathered.under_way == 0 && !gathered.has_lone
     }
 
+    /// Whether batches are under way and none has left for so long.
+    pub(in crate::store::database) fn hangs(&self, for_so_long: Duration) -> bool {
+        let gathered = self.gathered();
+        gathered.under_way > 0 && gathered.last_departure.elapsed() >= for_so_long
+    }
+
     /// Whether the batches under way take so long that another may leave beside so many others.
     fn is_slow(&self, gathered: &Gathered<I>, others: usize) -> bool {
         let slow_after = if gathered.last_size > 1 { self.slow_together_after } else { self.slow_after };

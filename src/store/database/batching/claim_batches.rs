@@ -22,7 +22,9 @@ use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Link, Linke
 use crate::store::database::notifications::notice::Notices;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 /// Messages that the claiming session holds for one transaction. Dropping it releases them.
@@ -94,16 +96,21 @@ pub(in crate::store::database) struct ClaimDesks {
 /// the server has more, one session would be the bound of many callers.
 const MANY_REQUESTS: usize = 128;
 
+/// A claim that has no answer for so long is given up, and a desk whose batch is under way for so long gets no claims: its connection may
+/// have been cut in silence, which takes half a minute to notice, or the server takes no new connection. RECEIVE serves the callers meanwhile.
+const HANGING: Duration = Duration::from_secs(1);
+
 impl ClaimDesks {
     pub(in crate::store::database) fn new(active: &ActiveBatchers) -> Self {
         Self { all: std::array::from_fn(|_| ClaimDesk::new(active.clone())) }
     }
 
-    /// The place of the first desk that has not many requests; otherwise of that which has the fewest.
-    fn place(&self) -> usize {
+    /// The place of the first desk that has not many requests; otherwise of that which has the fewest. `None` if every desk hangs.
+    fn place(&self) -> Option<usize> {
         let requests = self.all.each_ref().map(|desk| desk.batcher.items());
-        let free = requests.iter().position(|requests| *requests < MANY_REQUESTS);
-        free.or_else(|| (0..requests.len()).min_by_key(|place| requests[*place])).unwrap_or(0)
+        let standing = || (0..requests.len()).filter(|place| !self.all[*place].batcher.hangs(HANGING));
+        let free = standing().find(|place| requests[*place] < MANY_REQUESTS);
+        free.or_else(|| standing().min_by_key(|place| requests[*place]))
     }
 
     fn are_idle(&self) -> bool {
@@ -216,9 +223,15 @@ impl Database {
                 return Claimed::General;
             }
         }
-        let (answer, answered) = oneshot::channel();
-        self.ask_desk(self.desks.place(), Request::Claim { folded_name, queue: queue_id, top, answer });
-        let claimed = answered.await.unwrap_or(Claimed::General);
+        let claimed = match self.desks.place() {
+            Some(desk) => {
+                let (answer, answered) = oneshot::channel();
+                self.ask_desk(desk, Request::Claim { folded_name, queue: queue_id, top, answer });
+                let answered = timeout(HANGING, answered).await;
+                answered.map_or(Claimed::General, |claimed| claimed.unwrap_or(Claimed::General))
+            }
+            None => Claimed::General,
+        };
         if matches!(claimed, Claimed::General) {
             shared.note_claim(false);
         }
