@@ -342,6 +342,29 @@ pub(crate) fn receivers_beside_sessions_that_claim_and_hang_go_on(store: Store) 
     });
 }
 
+/// As if the connection for notes was cut in silence.
+pub(crate) fn an_old_claim_commits_beside_a_note_that_hangs(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        let gate = connect(&scene.database).await;
+        gate.batch_execute("SELECT pg_advisory_lock(21)").await.unwrap();
+        let hangs = "CREATE OR REPLACE FUNCTION dialoq.begin_attempt(p_attempt_id uuid, p_queue_id integer, p_conversation_group_id uuid)
+            RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+            WHILE NOT pg_try_advisory_lock(21) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$";
+        scene.database.sql(hangs);
+        let broker = open_at_age(&scene.database, Duration::from_millis(20)).await;
+        let (tx, ..) = received(&broker).await?;
+        let noted =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+            AND state = 'active' AND query LIKE '%dialoq.begin_attempt(%'";
+        scene.until(noted, 1).await;
+        tokio::time::timeout(SOON, tx.commit()).await.expect("it waits for the note")?;
+        assert_eq!(scene.number(UNREAD), 0);
+        gate.batch_execute("SELECT pg_advisory_unlock(21)").await.unwrap();
+        broker.close().await
+    });
+}
+
 pub(crate) fn a_process_claims_so_many_messages_and_receive_serves_more(store: Store) {
     const CLAIMS: usize = 1000;
     const MORE: usize = 3;

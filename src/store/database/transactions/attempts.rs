@@ -60,7 +60,7 @@ impl Note {
 }
 
 /// The receives of one transaction.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::store::database) struct Attempt {
     /// Identifies the transaction in the count of rollbacks.
     id: Uuid,
@@ -196,6 +196,15 @@ impl Database {
         for note in &attempt.notes {
             *note.state() = State::Leaves;
             self.send_note(note).await;
+        }
+    }
+
+    /// Sends the notes of a transaction that goes on meanwhile.
+    pub(in crate::store::database) async fn send_waiting_notes(&self, attempt: &Attempt) {
+        for note in &attempt.notes {
+            if note.leaves() {
+                self.send_note(note).await;
+            }
         }
     }
 

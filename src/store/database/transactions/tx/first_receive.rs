@@ -219,13 +219,15 @@ impl HoldsClaim for Place {
             // While a request runs, it takes the messages itself. It may wait for this very link, so the link is given up.
             let Ok(mut place) = self.0.try_lock() else { return };
             let Some(session) = place.as_mut() else { return };
-            match session.take_over(link).await {
-                Ok(()) => {
-                    if let Some(attempt) = &session.attempt {
-                        database.send_notes(attempt).await;
-                    }
-                }
-                Err(failure) => session.lost_by = Some(failure.error),
+            if let Err(failure) = session.take_over(link).await {
+                session.lost_by = Some(failure.error);
+                return;
+            }
+            let attempt = session.attempt.clone();
+            // The connection for notes may hang: the caller's next request does not wait for it.
+            drop(place);
+            if let Some(attempt) = attempt {
+                database.send_waiting_notes(&attempt).await;
             }
         })
     }
