@@ -318,6 +318,22 @@ pub(crate) fn a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive(
     });
 }
 
+/// The session that claims sends nothing else meanwhile: one caller with 300 MB stopped the transactions of all.
+pub(crate) fn large_messages_are_left_to_receive(store: Store) {
+    on(store, |scene| async move {
+        for (bytes, count, top) in [(65_536, 1, 1), (65_537, 1, 1), (32_768, 2, 9), (32_769, 2, 9)] {
+            let text = "x".repeat(bytes);
+            scene.conversation(&vec![text.as_str(); count]).await;
+            let tx = scene.broker.begin().await?;
+            assert_eq!(tx.receive("server").top(top).await?.unwrap().len(), count);
+            assert_eq!(scene.number(CLAIMED) == 1, bytes * count <= 65_536, "{count} of {bytes} bytes");
+            tx.commit().await?;
+            assert_eq!(scene.number(UNREAD), 0);
+        }
+        Ok(())
+    });
+}
+
 /// As if its connection was cut in silence.
 pub(crate) fn receivers_beside_sessions_that_claim_and_hang_go_on(store: Store) {
     on(store, |scene| async move {

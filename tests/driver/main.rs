@@ -114,7 +114,7 @@ fn main() -> ExitCode {
             a_lost_session_ends_its_claims_and_loses_no_message an_old_claim_becomes_a_transaction_of_the_server
             the_rollback_of_a_claim_counts what_happens_to_the_queue_after_a_claim_does_not_change_its_commit
             a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive
-            receivers_beside_sessions_that_claim_and_hang_go_on
+            large_messages_are_left_to_receive receivers_beside_sessions_that_claim_and_hang_go_on
             an_old_claim_commits_beside_a_note_that_hangs
             a_process_claims_so_many_messages_and_receive_serves_more
             many_callers_of_two_processes_receive_each_message_once

@@ -1,6 +1,6 @@
 -- Claims messages for transactions of different callers that have done nothing else, as RECEIVE chooses them: they are
 -- shown and stay in the queue until commit_claims or take_claim takes them. Nothing is written. Never waits. Only a group
--- that is one conversation with nothing pending is claimed; RECEIVE serves the others.
+-- that is one conversation with nothing pending is claimed, and only small messages; RECEIVE serves the others.
 -- Takes: the queue; for each caller how many messages at most (NULL: all of the group); the groups that this session has
 --     claimed; where to begin, as receive_batch
 -- Gives: for each item, from 0, its messages in order of receipt; one row without a message if RECEIVE must serve the item; no row
@@ -33,6 +33,9 @@ DECLARE
     v_groups uuid[];
     -- A claim has at most so many messages; RECEIVE serves a caller that would get more.
     v_most CONSTANT bigint := 16;
+    -- And bodies of so many bytes: the claims and commits of all callers wait while the session sends them. While it sent 300 MB to one
+    -- caller, no other transaction of the process ended.
+    v_most_bytes CONSTANT bigint := 65536;
 BEGIN
     IF (cardinality(p_tops) BETWEEN 1 AND 10000 AND array_ndims(p_tops) = 1 AND array_lower(p_tops, 1) = 1
         AND cardinality(p_claimed) <= 10000) IS NOT TRUE
@@ -114,6 +117,7 @@ BEGIN
                 WHERE e.conversation_group_id = g.group_id AND e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now)
                     AND NOT e.is_quarantined AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = g.top
                     AND e.service_id = ANY (v_services) AND (m.queuing_order = g.oldest OR cardinality(p_tops) > 1)
+                    AND (length(m.body) > v_most_bytes) IS NOT TRUE
                     AND (SELECT f.message_type_id FROM dialoq.first_system(e.endpoint_id) AS f) IS NULL
                     AND NOT EXISTS (
                         SELECT FROM dialoq.conversation_endpoint AS o
@@ -128,7 +132,7 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH seen AS MATERIALIZED (
-        SELECT c.*, m.*, count(*) OVER (PARTITION BY c.place) AS messages,
+        SELECT c.*, m.*, count(*) OVER (PARTITION BY c.place) AS messages, sum(length(m.body)) OVER (PARTITION BY c.place) AS bytes,
             row_number() OVER (PARTITION BY c.place ORDER BY m.queuing_order) AS number
         FROM (
             SELECT g.place, g.top, g.oldest, g.most, g.group_id, e.*, count(*) OVER (PARTITION BY g.place) AS endpoints
@@ -161,7 +165,8 @@ BEGIN
         FROM (
             SELECT s.*, CASE
                 -- A lone caller gets the messages in the strict order: a row that names an older message is served by RECEIVE.
-                WHEN s.number = 1 AND s.messages <= v_most AND (s.queuing_order = s.oldest OR cardinality(p_tops) > 1)
+                WHEN s.number = 1 AND s.messages <= v_most AND (s.bytes > v_most_bytes) IS NOT TRUE
+                    AND (s.queuing_order = s.oldest OR cardinality(p_tops) > 1)
                     THEN dialoq.claim_group(s.group_id)
                 ELSE false END AS claims
             FROM seen AS s
