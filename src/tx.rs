@@ -31,7 +31,7 @@ use uuid::Uuid;
 /// Dropping the future of a verb does not undo the verb: it runs on with the next call. If it fails then,
 /// [`Tx::commit`] gives its error and nothing has happened. Dropping the future of a waiting RECEIVE loses nothing:
 /// messages it took but could not hand over are handed to the next RECEIVE of the same queue, and a commit without that
-/// is refused.
+/// is refused. A verb whose future is dropped while an earlier one still runs has not begun, and does not happen.
 pub struct Tx {
     store: Arc<dyn Store>,
     state: Mutex<State>,

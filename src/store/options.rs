@@ -130,9 +130,11 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how long one statement of the user's own SQL may run; `None` for no limit.
+    /// Sets how long one statement of the user's own SQL may run, from 1 ms to 24 days; `None` for no limit.
     pub fn sql_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.sql_timeout = timeout.into();
+        // What a server takes. It would take 0 for no limit, and the embedded store refused every statement.
+        let (shortest, longest) = (Duration::from_millis(1), Duration::from_millis(i32::MAX as u64));
+        self.sql_timeout = timeout.into().map(|limit| limit.clamp(shortest, longest));
         self
     }
 
@@ -173,5 +175,20 @@ impl OpenOptions {
     pub fn entra_token(mut self, token: AccessToken) -> Self {
         self.entra_token = Some(token);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_statements_is_one_that_every_store_takes() {
+        let limit = |limit| OpenOptions::new().sql_timeout(limit).sql_timeout;
+        let (shortest, longest) = (Duration::from_millis(1), Duration::from_millis(2_147_483_647));
+        assert_eq!(limit(Some(Duration::ZERO)), Some(shortest));
+        assert_eq!(limit(Some(Duration::from_secs(9))), Some(Duration::from_secs(9)));
+        assert_eq!(limit(Some(Duration::MAX)), Some(longest));
+        assert_eq!(limit(None), None);
     }
 }
