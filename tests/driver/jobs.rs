@@ -73,6 +73,43 @@ pub(crate) fn an_enlisted_transaction_reports_on_leased_jobs_only(store: Store) 
     });
 }
 
+/// The bodies came by the link that all takes of transactions share, and notices and notes with them.
+pub(crate) fn a_take_of_large_jobs_holds_up_no_other_queue(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE large; CREATE WORK QUEUE w").await.unwrap();
+        let large = "x".repeat(2 << 20);
+        for _ in 0..2 {
+            broker.push_job("large", large.as_str()).await.unwrap();
+        }
+        broker.push_job("w", "a").await.unwrap();
+        let taken = async |queue: &str| {
+            let tx = broker.begin().await.unwrap();
+            let jobs = tx.take_jobs(queue).await.unwrap();
+            tx.commit().await.unwrap();
+            jobs.len()
+        };
+        assert_eq!(taken("large").await, 1);
+        client.batch_execute("SELECT pg_advisory_lock(21)").await.unwrap();
+        database.sql(
+            "CREATE FUNCTION wait_for_the_gate() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                PERFORM pg_advisory_xact_lock(21); RETURN NEW; END $$;
+            CREATE TRIGGER gate BEFORE UPDATE ON dialoq.job FOR EACH ROW WHEN (length(NEW.body) > 1000000)
+                EXECUTE FUNCTION wait_for_the_gate()",
+        );
+        let waits = async {
+            let waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 21 AND NOT granted";
+            while client.query(waiting, &[]).await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let small = tokio::time::timeout(SOON, taken("w")).await;
+            client.batch_execute("SELECT pg_advisory_unlock(21)").await.unwrap();
+            small
+        };
+        let (large, small) = tokio::join!(taken("large"), waits);
+        assert_eq!((large, small.expect("it waits for the large job")), (1, 1));
+    });
+}
+
 pub(crate) fn a_reader_of_another_process_is_woken_by_an_enlisted_push(store: Store) {
     on(store, |broker, mut client, database| async move {
         broker.execute("CREATE WORK QUEUE w").await.unwrap();

@@ -175,7 +175,7 @@ fn main() -> ExitCode {
             tick_is_refused_in_a_transaction_that_has_written sends_that_wait_for_a_group_stop_no_sender_of_another
             a_member_that_frees_its_locks_stops_no_receive;
         Postgres jobs: a_job_of_an_enlisted_transaction_comes_back_uncounted
-            an_enlisted_transaction_reports_on_leased_jobs_only
+            an_enlisted_transaction_reports_on_leased_jobs_only a_take_of_large_jobs_holds_up_no_other_queue
             a_reader_of_another_process_is_woken_by_an_enlisted_push plain_sql_has_the_same_verbs
             a_queue_of_many_jobs_is_dropped
             the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit

@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use transactions::{attempts, claim_ages, claims, tx, uncommitted_receives};
+use transactions::{attempts, claim_ages, claim_link, claims, tx, uncommitted_receives};
 use uuid::Uuid;
 
 /// After this pause a lone SEND that waits for a locked group lets other SENDs go.
@@ -97,6 +97,7 @@ struct Database {
     maintenance_control: control_connection::ControlConnection,
     /// For takes of transactions that may wait in the line of a work queue with limits.
     line: control_connection::ControlConnection,
+    large_jobs: claim_link::LargeJobs,
     presence: presence::Presence,
     /// Jobs to be given back.
     owed: claims::OwedReleases,
@@ -178,6 +179,7 @@ impl DatabaseStore {
             control: control_connection::ControlConnection::new(driver.clone()),
             maintenance_control: control_connection::ControlConnection::new(driver.clone()),
             line: control_connection::ControlConnection::new(driver.clone()),
+            large_jobs: claim_link::LargeJobs::default(),
             presence: presence::Presence::new(driver.clone(), process),
             owed: claims::OwedReleases::default(),
             holders: Arc::default(),

@@ -17,7 +17,6 @@ use crate::store::database::calls::rows::{Row, damaged, notices_in};
 use crate::store::database::calls::{job, verbs};
 use crate::store::database::closing::Work;
 use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Linked};
-use crate::store::database::notifications::control_connection::ControlConnection;
 use crate::store::database::retry::{Repeat, Retry};
 use crate::store::database::transactions::claims::{Release, signed};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
@@ -266,14 +265,8 @@ impl Database {
         Ok(answered.await.unwrap_or_else(|_| Err(Error::closed()))?.take())
     }
 
-    /// The link for takes of transactions. In the line of a queue with limits a take may wait for seconds, in which nothing else of this
-    /// process may wait for the link: neither notices to other processes nor takes from other queues.
-    pub(in crate::store::database) fn claim_link(&self, queue: &str) -> &ControlConnection {
-        if self.is_limited(queue) { &self.line } else { &self.control }
-    }
-
     /// Whether takes of this work queue come one after the other.
-    fn is_limited(&self, queue: &str) -> bool {
+    pub(in crate::store::database) fn is_limited(&self, queue: &str) -> bool {
         let known = self.definitions.known();
         known.catalog.work_queue(queue).is_some_and(|queue| queue.settings.is_limited())
     }
@@ -385,7 +378,7 @@ impl Database {
         start: Option<i64>,
     ) -> Linked<Vec<SqlRow>> {
         if let BatchKey::Claim(queue, _) = key {
-            return self.claim_link(queue).call(call(key, batch, self.process, start)).await;
+            return self.call_for_claims(queue, || call(key, batch, self.process, start)).await;
         }
         // The pool may be slow, and callers may leave meanwhile.
         let mut link = self.take().await?;

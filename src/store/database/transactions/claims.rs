@@ -236,13 +236,14 @@ impl Database {
     ) -> Result<Outcome> {
         let Claimant { holder, last_token } = claimant;
         let context = self.call_context(verb).await?;
-        let mut args = vec![Arg::Uuid(self.process), Arg::Uuid(holder), Arg::BigInt(last_token)];
-        args.extend(verbs::call(verb, &context)?.args);
-        let link = match verb {
-            Verb::Work(WorkVerb::Take(take)) => self.claim_link(&take.queue),
-            _ => &self.control,
+        let queue = if let Verb::Work(WorkVerb::Take(take)) = verb { &*take.queue } else { "" };
+        let of_verb = verbs::call(verb, &context)?.args;
+        let call = || {
+            let mut args = vec![Arg::Uuid(self.process), Arg::Uuid(holder), Arg::BigInt(last_token)];
+            args.extend(of_verb.iter().cloned());
+            Call { name: "claim_jobs", args }
         };
-        let rows = link.call(Call { name: "claim_jobs", args }).await?;
+        let rows = self.call_for_claims(queue, call).await?;
         let notices = notices_in(&rows);
         let outcome = verbs::outcome(verb, rows)?;
         self.publish_local(&notices, 1).await;

@@ -2,6 +2,7 @@
 
 pub(in crate::store::database) mod attempts;
 pub(in crate::store::database) mod claim_ages;
+pub(in crate::store::database) mod claim_link;
 pub(in crate::store::database) mod claims;
 pub(in crate::store::database) mod enlisted;
 pub(in crate::store::database) mod tx;
