@@ -47,8 +47,10 @@ pub fn error_body(code: i32, description: &str) -> Vec<u8> {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
+            // A reader of XML takes one that is not escaped for the end of a line, `\n`.
+            '\r' => escaped.push_str("&#x0D;"),
             // XML 1.0 has no way to write the other control characters.
-            control if control.is_control() && !matches!(control, '\t' | '\n' | '\r') => escaped.push('\u{fffd}'),
+            control if control.is_control() && !matches!(control, '\t' | '\n') => escaped.push('\u{fffd}'),
             '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }
@@ -82,7 +84,7 @@ mod tests {
 
     #[test]
     fn error_bodies_come_back_whatever_the_description() {
-        for description in ["x", "a < b & c > d", "ünï 🚚", "", "tab\tline\nend"] {
+        for description in ["x", "a < b & c > d", "ünï 🚚", "", "tab\tline\nend", "\r\nline\r", "&#x0D;"] {
             let body = error_body(42, description);
             assert_eq!(&body[..2], [0xFF, 0xFE], "a little-endian byte-order mark comes first");
             assert_eq!(parse_error_body(&body), Some((42, description.to_owned())));

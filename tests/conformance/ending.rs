@@ -73,10 +73,10 @@ case!(end_with_error_drops_waiting_messages, [107], async |t| {
 
 case!(error_bodies, [108, 111], async |t| {
     let pair = t.pair().await?;
-    t.end_with_error(pair.target, 42, "x < y & z").await?;
+    t.end_with_error(pair.target, 42, "x < y & z\r\n").await?;
     let received = t.receive("QI").await?;
     let body = received[0].message_body.as_deref().expect("an Error has a body");
-    assert_eq!(system::parse_error_body(body), Some((42, "x < y & z".to_owned())));
+    assert_eq!(system::parse_error_body(body), Some((42, "x < y & z\r\n".to_owned())));
     let text: String = char::decode_utf16(body.chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])))
         .map(|c| c.expect("UTF-16LE"))
         .collect();

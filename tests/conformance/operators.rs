@@ -199,7 +199,7 @@ case!(plain_sql_sends_texts_and_reads_errors, [290], async |t| {
         assert_eq!(t.receive("QT").await?.texts(), ["{\"a\": [1]}"]);
     }
     // A collation that does not tell widths apart takes U+FF06 for an ampersand.
-    let description = "<no> stöck & \u{ff06}lt; 🚚 ";
+    let description = "<no>\r\n stöck & \u{ff06}lt; 🚚 ";
     t.broker.end_with_error(pair.target, 42, description).await?;
     let error = t.receive("QI").await?.remove(0).message_body.expect("an Error has a body");
     let read = call("SELECT code, description FROM dialoq.error_of(?1)", "EXEC dialoq.error_of ?1");

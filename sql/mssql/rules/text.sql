@@ -150,16 +150,17 @@ BEGIN
 END
 GO
 
--- Text between tags. XML 1.0 has no way to write most control characters.
+-- Text between tags. A reader of XML takes a carriage return that is not escaped for the end of a line. XML 1.0 has no way to write most
+-- control characters.
 CREATE FUNCTION dialoq.xml_text(@text nvarchar(max)) RETURNS nvarchar(max) AS
 BEGIN
     -- Other collations take U+FF06 for an ampersand.
-    DECLARE @good nvarchar(max) = REPLACE(REPLACE(REPLACE(
-        @text COLLATE Latin1_General_100_BIN2, N'&', N'&amp;'), N'<', N'&lt;'), N'>', N'&gt;');
+    DECLARE @good nvarchar(max) = REPLACE(REPLACE(REPLACE(REPLACE(
+        @text COLLATE Latin1_General_100_BIN2, N'&', N'&amp;'), N'<', N'&lt;'), N'>', N'&gt;'), NCHAR(13), N'&#x0D;');
     DECLARE @code int = 0;
     WHILE @code < 160
     BEGIN
-        IF (@code NOT IN (9, 10, 13) AND @code < 32 OR @code >= 127)
+        IF (@code NOT IN (9, 10) AND @code < 32 OR @code >= 127)
             AND CHARINDEX(NCHAR(@code), @good COLLATE Latin1_General_100_BIN2) > 0
             SET @good = REPLACE(@good COLLATE Latin1_General_100_BIN2, NCHAR(@code), NCHAR(65533));
         SET @code = CASE @code WHEN 31 THEN 127 ELSE @code + 1 END;

@@ -50,8 +50,9 @@ BEGIN
         SET @from = @to + LEN(N'</Code><Description>');
         SET @to = CHARINDEX(N'</Description></Error>', @text COLLATE Latin1_General_100_BIN2, @from);
         IF @to >= @from
-            SET @description = REPLACE(REPLACE(REPLACE(
-                SUBSTRING(@text, @from, @to - @from) COLLATE Latin1_General_100_BIN2, N'&lt;', N'<'), N'&gt;', N'>'), N'&amp;', N'&');
+            SET @description = REPLACE(REPLACE(REPLACE(REPLACE(
+                SUBSTRING(@text, @from, @to - @from) COLLATE Latin1_General_100_BIN2, N'&lt;', N'<'), N'&gt;', N'>'),
+                N'&#x0D;', NCHAR(13)), N'&amp;', N'&');
     END
     SELECT @code AS code, @description AS description;
 END

@@ -71,10 +71,10 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT lpad(to_hex(((p_unit & 255) << 8) | (p_unit >> 8)), 4, '0')
 $$;
 
--- Text between tags.
+-- Text between tags. A reader of XML takes a carriage return that is not escaped for the end of a line.
 CREATE OR REPLACE FUNCTION dialoq.xml_text(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT replace(replace(replace(p_text, '&', '&amp;'), '<', '&lt;'), '>', '&gt;')
+    SELECT replace(replace(replace(replace(p_text, '&', '&amp;'), '<', '&lt;'), '>', '&gt;'), E'\r', '&#x0D;')
 $$;
 
 -- The body of an Error.

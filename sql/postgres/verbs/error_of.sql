@@ -31,5 +31,5 @@ BEGIN
     END LOOP;
     v_found := regexp_match(v_text, '<Code>(-?[0-9]{1,9})</Code><Description>(.*)</Description></Error>$');
     code := v_found[1]::integer;
-    description := replace(replace(replace(v_found[2], '&lt;', '<'), '&gt;', '>'), '&amp;', '&');
+    description := replace(replace(replace(replace(v_found[2], '&lt;', '<'), '&gt;', '>'), '&#x0D;', E'\r'), '&amp;', '&');
 END $$;
