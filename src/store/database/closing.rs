@@ -86,8 +86,8 @@ impl Endings {
         self.done.notify_waiters();
     }
 
-    /// Waits until the transactions that were dropped before are rolled back, [`LONGEST_ENDING`] after the drop at most. One that hangs, as on
-    /// a connection that was cut in silence, made every request of the process wait so long anew.
+    /// Waits until the transactions that were dropped before are rolled back, [`LONGEST_ENDING`] after the drop at most. One may hang, as on
+    /// a connection that was cut in silence; when the time was counted from the request, every request of the process waited for all of it.
     pub(super) async fn wait_for_rollbacks(&self) {
         if self.under_way.load(SeqCst) == 0 {
             return;

@@ -31,7 +31,7 @@ async fn callers_beside_a_call_that_hangs_go_on() {
     }
 }
 
-/// Each request waited anew for the rollback of a transaction that was dropped.
+/// The time was counted from the request, so each request waited for all of it.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_hangs_is_waited_for_once() {
     let _limit = crate::testing::limit();
