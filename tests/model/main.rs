@@ -12,6 +12,7 @@ mod servers;
 mod steps;
 mod storm;
 mod together;
+mod transmissions;
 
 use servers::{OnStores, Store};
 use std::process::ExitCode;

@@ -616,7 +616,7 @@ impl Run {
         self.barrier().await;
     }
 
-    async fn barrier(&self) {
+    pub(crate) async fn barrier(&self) {
         for _ in 0..2 {
             self.store().barrier(&self.broker).await;
             tokio::task::yield_now().await;
@@ -631,7 +631,6 @@ impl Run {
             "SELECT count(CASE WHEN status = 1 THEN 1 END) AS ready, count(CASE WHEN status <> 1 THEN 1 END) AS kept FROM {}",
             self.store().queue_messages()
         )).await?;
-        let transmission = query(&format!("SELECT * FROM {}", self.store().view("transmission_queue"))).await?;
         let mut store: Vec<String> = Vec::new();
         for row in &endpoints.rows {
             let text = |column: &str| row.get::<String>(column).map_err(|error| format!("{error:?}"));
@@ -662,18 +661,7 @@ impl Run {
         let number = |column: &str| waiting.rows[0].get::<i64>(column).map_err(|error| format!("{error:?}"));
         let store = format!("{} ready, {} kept", number("ready")?, number("kept")?);
         same(&format!("{} ready, {} kept", self.model.messages().count(), self.model.retained().count()), &store)?;
-
-        let mut store: Vec<String> = Vec::new();
-        for row in &transmission.rows {
-            let status = row.get::<String>("transmission_status").map_err(|error| format!("{error:?}"))?;
-            let sequence = row.get::<i64>("message_sequence_number").map_err(|error| format!("{error:?}"))?;
-            store.push(format!("{sequence} {status}"));
-        }
-        let mut model: Vec<String> =
-            self.model.transmissions().map(|row| format!("{} {}", row.sequence, row.status)).collect();
-        store.sort();
-        model.sort();
-        same(&model.join("\n  "), &store.join("\n  "))
+        self.compare_transmissions().await
     }
 
     fn known_place(&self, known: &Known, handle: &str) -> String {
