@@ -1,29 +1,52 @@
 //! A link outside the pool, for short calls that must not wait for open transactions: notifications, polls, attempts of
 //! open transactions, reads of the definitions.
+//!
+//! All callers of a process share it. If a request keeps it for long, as on a connection that was cut in silence, the others go by a
+//! second link.
 
 use crate::store::database::link::{Call, Driver, Link, Linked};
 use crate::store::database::retry::{KeptLink, call_reconnecting};
 use crate::store::{BoxFuture, SqlRow};
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{Instant, sleep_until};
 
-/// One link, made when it is first needed and again when it is lost. It runs one call at a time.
-pub(in crate::store::database) struct ControlConnection(Mutex<Kept>);
+/// A request that keeps the link for so long may hang. When all others waited for it, transactions that took jobs, or were noted or
+/// rolled back, kept their connections meanwhile, until the pool had none for any caller.
+const HANGING: Duration = Duration::from_secs(1);
+
+/// A link and one for the requests behind one that hangs, each made when it is first needed and again when it is lost. Each runs one
+/// request at a time.
+pub(in crate::store::database) struct ControlConnection([Shared; 2]);
+
+struct Shared {
+    kept: Mutex<Kept>,
+    /// When the request that is under way began.
+    began: std::sync::Mutex<Option<Instant>>,
+}
 
 struct Kept {
     driver: Arc<dyn Driver>,
     link: Option<Box<dyn Link>>,
 }
 
+/// The link during a request.
+struct InUse<'c> {
+    kept: MutexGuard<'c, Kept>,
+    shared: &'c Shared,
+}
+
 /// The link for several requests. It is closed unless it is given back.
 pub(in crate::store::database) struct LentLink<'c> {
-    kept: MutexGuard<'c, Kept>,
+    used: InUse<'c>,
     pub(in crate::store::database) link: Box<dyn Link>,
 }
 
 impl LentLink<'_> {
     pub(in crate::store::database) fn give_back(mut self) {
-        self.kept.link = Some(self.link);
+        self.used.kept.link = Some(self.link);
     }
 }
 
@@ -37,33 +60,86 @@ impl KeptLink for Kept {
     }
 }
 
+impl Shared {
+    fn new(driver: Arc<dyn Driver>) -> Self {
+        Self { kept: Mutex::new(Kept { driver, link: None }), began: std::sync::Mutex::default() }
+    }
+
+    fn began(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.began.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin<'c>(&'c self, kept: MutexGuard<'c, Kept>) -> InUse<'c> {
+        *self.began() = Some(Instant::now());
+        InUse { kept, shared: self }
+    }
+
+    /// Waits until a request is under way for so long that it may hang.
+    async fn hangs(&self) {
+        loop {
+            let at = self.began().unwrap_or_else(Instant::now) + HANGING;
+            if at <= Instant::now() {
+                return;
+            }
+            sleep_until(at).await;
+        }
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        *self.shared.began() = None;
+    }
+}
+
 impl ControlConnection {
     pub(in crate::store::database) fn new(driver: Arc<dyn Driver>) -> Self {
-        Self(Mutex::new(Kept { driver, link: None }))
+        Self([Shared::new(driver.clone()), Shared::new(driver)])
+    }
+
+    /// A link that is free. The second only if the first may hang.
+    async fn free(&self) -> InUse<'_> {
+        let [first, second] = &self.0;
+        if let Ok(kept) = first.kept.try_lock() {
+            return first.begin(kept);
+        }
+        let behind = async {
+            first.hangs().await;
+            second.kept.lock().await
+        };
+        let mut waits = pin!(first.kept.lock());
+        tokio::select! {
+            biased;
+            kept = &mut waits => first.begin(kept),
+            kept = behind => second.begin(kept),
+        }
     }
 
     /// Makes a call that may be repeated.
     pub(in crate::store::database) async fn call(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
-        call_reconnecting(&mut *self.0.lock().await, call).await
+        call_reconnecting(&mut *self.free().await.kept, call).await
     }
 
     /// Lends the link; calls of others wait until it is back.
     pub(in crate::store::database) async fn lend(&self) -> Linked<LentLink<'_>> {
-        let mut kept = self.0.lock().await;
-        let link = match kept.link.take() {
+        let mut used = self.free().await;
+        let link = match used.kept.link.take() {
             Some(link) => link,
-            None => kept.connect().await?,
+            None => used.kept.connect().await?,
         };
-        Ok(LentLink { kept, link })
+        Ok(LentLink { used, link })
     }
 
     /// No request is under way while this is held.
-    pub(in crate::store::database) async fn rest(&self) -> impl Drop + '_ {
-        self.0.lock().await
+    pub(in crate::store::database) async fn rest(&self) -> impl Sized + '_ {
+        let [first, second] = &self.0;
+        (first.kept.lock().await, second.kept.lock().await)
     }
 
-    /// Closes the link.
+    /// Closes the links.
     pub(in crate::store::database) async fn close(&self) {
-        self.0.lock().await.link.take();
+        for shared in &self.0 {
+            shared.kept.lock().await.link.take();
+        }
     }
 }

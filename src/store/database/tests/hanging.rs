@@ -52,3 +52,30 @@ async fn a_rollback_that_hangs_is_waited_for_once() {
     store.close().await.unwrap();
     assert_eq!(stage.asked(&["rollback", "count_rollback"]), ["rollback", "count_rollback"]);
 }
+
+/// They waited for the connection beside the transactions, and kept theirs.
+#[tokio::test(start_paused = true)]
+async fn transactions_beside_a_note_that_hangs_go_on() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
+    *stage.hangs.lock().unwrap() = Some("begin_attempt");
+    let mut hangs = store.begin().await.unwrap();
+    let hangs = tokio::spawn(async move { hangs.execute(receive()).await });
+    stage.until_asked("begin_attempt", 1).await;
+    let rolled_back = async || {
+        let mut tx = store.begin().await.unwrap();
+        tx.execute(receive()).await.unwrap();
+        tx.rollback(None).await.unwrap();
+    };
+    let began = Instant::now();
+    tokio::time::timeout(Duration::from_secs(2), rolled_back()).await.expect("it waits for the first");
+    let first = began.elapsed();
+    rolled_back().await;
+    assert_eq!(began.elapsed(), first, "the first is known to hang");
+    let counted = ["begin_attempt", "begin_attempt", "count_rollback", "begin_attempt", "count_rollback"];
+    assert_eq!(stage.asked(&["begin_attempt", "count_rollback"]), counted);
+    assert!(!hangs.is_finished());
+    hangs.abort();
+}

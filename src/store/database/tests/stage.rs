@@ -85,6 +85,8 @@ pub(super) struct Stage {
     pub(super) gate: Semaphore,
     /// A permit per rollback that may be answered.
     pub(super) rollbacks: Semaphore,
+    /// The next call of that name gets no answer.
+    pub(super) hangs: Mutex<Option<&'static str>>,
     pub(super) version: Mutex<i64>,
     received: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
     payloads: mpsc::UnboundedSender<String>,
@@ -98,6 +100,7 @@ impl Stage {
             play: Mutex::new(Box::new(|_, _| None)),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             rollbacks: Semaphore::new(Semaphore::MAX_PERMITS),
+            hangs: Mutex::default(),
             version: Mutex::new(1),
             received: Mutex::new(Some(received)),
             payloads,
@@ -276,6 +279,9 @@ impl Link for PlayedLink {
                 _ => None,
             });
             self.0.note(rows.map_or(call.name.to_owned(), |rows| format!("{} {rows}", call.name)));
+            if self.0.hangs.lock().unwrap().take_if(|name| *name == call.name).is_some() {
+                std::future::pending::<()>().await;
+            }
             if call.name.starts_with("send") || call.name.starts_with("receive") {
                 self.0.gate.acquire().await.expect("the gate stands").forget();
             }
