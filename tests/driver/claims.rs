@@ -381,6 +381,46 @@ pub(crate) fn an_old_claim_commits_beside_a_note_that_hangs(store: Store) {
     });
 }
 
+/// They kept every connection of the pool while they waited for that session.
+pub(crate) fn transactions_that_do_more_than_a_claim_of_a_session_that_hangs_leave_the_pool(store: Store) {
+    on(store, |scene| async move {
+        let mut asker = None;
+        for text in ["a", "b", "c", "d"] {
+            asker = Some(scene.conversation(&[text]).await);
+        }
+        let options = OpenOptions::default().careful_receives(0).note_after(Duration::from_secs(3600));
+        let url = format!("{}&pool_size=2&pool_wait_s=3600", scene.database.url());
+        let broker = Broker::open_with(&url, options).await?;
+        let mut open = Vec::new();
+        for _ in 0..3 {
+            open.push(received(&broker).await?.0);
+        }
+        let gate = connect(&scene.database).await;
+        gate.batch_execute("SELECT pg_advisory_lock(21)").await.unwrap();
+        let hangs = "CREATE OR REPLACE FUNCTION dialoq.claim_group(p_group uuid) RETURNS boolean
+            LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock(21); RETURN false; END $$";
+        scene.database.sql(hangs);
+        let other = broker.clone();
+        let claims = tokio::spawn(async move { received(&other).await });
+        scene.until(WAITING, 1).await;
+        let doing = open.into_iter().map(|tx| tokio::spawn(async move { tx.query("SELECT 1 AS n", ()).await }));
+        let doing: Vec<_> = doing.collect();
+        while scene.number(OPEN) < 2 && !doing.iter().all(tokio::task::JoinHandle::is_finished) {
+            tokio::task::yield_now().await;
+        }
+        let send = broker.send(asker.unwrap(), "Word", "e");
+        tokio::time::timeout(SOON, send).await.expect("a SEND waits for the transactions")?;
+        for done in doing {
+            assert_eq!(done.await.unwrap().unwrap_err().code(), Code::SERVER_UNREACHABLE);
+        }
+        gate.batch_execute("SELECT pg_advisory_unlock(21)").await.unwrap();
+        claims.await.unwrap()?.0.commit().await?;
+        scene.until(CLAIMED, 0).await;
+        assert_eq!((scene.number(UNREAD), scene.number(OPEN)), (4, 0));
+        broker.close().await
+    });
+}
+
 pub(crate) fn a_process_claims_so_many_messages_and_receive_serves_more(store: Store) {
     const CLAIMS: usize = 1000;
     const MORE: usize = 3;

@@ -115,6 +115,7 @@ fn main() -> ExitCode {
             the_rollback_of_a_claim_counts what_happens_to_the_queue_after_a_claim_does_not_change_its_commit
             a_claim_of_many_messages_takes_them_all_or_leaves_them_to_receive
             large_messages_are_left_to_receive receivers_beside_sessions_that_claim_and_hang_go_on
+            transactions_that_do_more_than_a_claim_of_a_session_that_hangs_leave_the_pool
             an_old_claim_commits_beside_a_note_that_hangs
             a_process_claims_so_many_messages_and_receive_serves_more
             many_callers_of_two_processes_receive_each_message_once

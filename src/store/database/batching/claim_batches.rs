@@ -98,7 +98,11 @@ const MANY_REQUESTS: usize = 128;
 
 /// A claim that has no answer for so long is given up, and a desk whose batch is under way for so long gets no claims: its connection may
 /// have been cut in silence, which takes half a minute to notice, or the server takes no new connection. RECEIVE serves the callers meanwhile.
+/// A transaction that does more waits no longer for such a session either: transactions that waited kept every connection of the pool.
 const HANGING: Duration = Duration::from_secs(1);
+
+/// The pause between two looks whether the session hangs that is to release a claim.
+const LOOKS: Duration = Duration::from_millis(100);
 
 impl ClaimDesks {
     pub(in crate::store::database) fn new(active: &ActiveBatchers) -> Self {
@@ -108,9 +112,14 @@ impl ClaimDesks {
     /// The place of the first desk that has not many requests; otherwise of that which has the fewest. `None` if every desk hangs.
     fn place(&self) -> Option<usize> {
         let requests = self.all.each_ref().map(|desk| desk.batcher.items());
-        let standing = || (0..requests.len()).filter(|place| !self.all[*place].batcher.hangs(HANGING));
+        let standing = || (0..requests.len()).filter(|place| !self.hangs(*place));
         let free = standing().find(|place| requests[*place] < MANY_REQUESTS);
         free.or_else(|| standing().min_by_key(|place| requests[*place]))
+    }
+
+    /// Whether the session of that desk hangs.
+    fn hangs(&self, desk: usize) -> bool {
+        self.all[desk].batcher.hangs(HANGING)
     }
 
     fn are_idle(&self) -> bool {
@@ -176,6 +185,11 @@ impl ClaimDesk {
 impl Claim {
     pub(in crate::store::database) fn group(&self) -> Uuid {
         self.held.group
+    }
+
+    /// Whether the session that holds it hangs.
+    pub(in crate::store::database) fn hangs(&self) -> bool {
+        self.database.desks.hangs(self.held.desk)
     }
 
     fn take_call(&self) -> Call<'static> {
@@ -247,19 +261,28 @@ impl Database {
         answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 
-    /// Releases a claim.
+    /// Releases a claim. It is released in any case, once its session goes on.
     ///
     /// # Errors
-    /// 60030 the session that claimed it is lost.
+    /// 60030 the session that claimed it is lost, or hangs.
     pub(in crate::store::database) async fn release_claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, mut answered) = oneshot::channel();
         let held = claim.end();
         self.ask_desk(held.desk, Request::Release { held, answer: Some(answer) });
-        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+        loop {
+            match timeout(LOOKS, &mut answered).await {
+                Ok(answered) => return answered.unwrap_or_else(|_| Err(Error::closed())),
+                Err(_) if self.desks.hangs(held.desk) => return Err(silent()),
+                Err(_) => {}
+            }
+        }
     }
 
     /// Begins a transaction on that link and takes the messages of a claim in it. The lock of their group passes to the
     /// link without a gap.
+    ///
+    /// # Errors
+    /// 60030 the session that claimed them is lost, or hangs.
     pub(in crate::store::database) async fn take_over(
         self: &Arc<Self>,
         link: &mut dyn Link,
@@ -588,6 +611,14 @@ fn lost() -> Error {
     Error::new(
         Code::SERVER_UNREACHABLE,
         "the connection that held the messages of this transaction was lost; the transaction was rolled back, run it again",
+    )
+}
+
+/// 60030: the session that holds what a transaction has received does not answer.
+fn silent() -> Error {
+    Error::new(
+        Code::SERVER_UNREACHABLE,
+        "the connection that held the messages of this transaction does not answer; the transaction was rolled back, run it again",
     )
 }
 
