@@ -8,7 +8,11 @@ use crate::store::database::dialect::Dialect;
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use crate::time::Timestamp;
 use std::sync::Arc;
+use std::time::Duration;
 use uuid::Uuid;
+
+/// A request without an answer for so long may hang, as on a connection that was cut in silence: the others wait for it no longer.
+pub(in crate::store::database) const HANGING: Duration = Duration::from_secs(1);
 
 /// A function or procedure of schema `dialoq` with its arguments in order. The same names and arguments in every dialect.
 #[derive(Debug, Clone)]

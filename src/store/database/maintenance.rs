@@ -11,6 +11,7 @@ use crate::time::{Clock, Timestamp};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Events run in one transaction.
@@ -111,6 +112,8 @@ impl Database {
     /// Runs due work until the store closes.
     pub(super) async fn keep_up(self: Arc<Self>) {
         let mut moves = self.clock.moves();
+        // A task of its own, which ends with this one: its connection may hang, and what falls due does not wait for it.
+        let mut keeping = JoinSet::new();
         loop {
             let moved = async {
                 match &mut moves {
@@ -126,11 +129,14 @@ impl Database {
             if done.is_ok() && self.is_manual() && self.maintenance.due().is_some_and(|due| due <= self.clock.now()) {
                 done = self.tick().await;
             }
-            if !self.is_manual()
-                && self.maintenance.places.is_due()
-                && let Err(error) = self.keep_places().await
-            {
-                tracing::warn!(%error, "whether the places of readers are still held is not known");
+            while keeping.try_join_next().is_some() {}
+            if !self.is_manual() && keeping.is_empty() && self.maintenance.places.is_due() {
+                let database = self.clone();
+                keeping.spawn(async move {
+                    if let Err(error) = database.keep_places().await {
+                        tracing::warn!(%error, "whether the places of readers are still held is not known");
+                    }
+                });
             }
             if let Err(error) = done {
                 tracing::warn!(%error, "what is due could not be done");
@@ -162,7 +168,7 @@ impl Database {
                 break;
             }
         }
-        if self.presence.holds_jobs().await && self.maintenance.stray_jobs.is_due() {
+        if self.presence.holds_jobs() && self.maintenance.stray_jobs.is_due() {
             self.give_back_stray_jobs().await?;
         }
         if has_due_schedules { self.fire_schedules().await } else { Ok(()) }

@@ -3,14 +3,15 @@
 use super::Database;
 use crate::error::{Code, Error, Result};
 use crate::store::database::calls::rows::only;
-use crate::store::database::link::{Arg, Call, Driver, Link, Linked};
+use crate::store::database::link::{Arg, Call, Driver, HANGING, Link, Linked};
 use crate::store::database::notifications::notice::Notice;
 use crate::store::database::retry::{self, KeptLink, call_reconnecting};
 use crate::store::{ActivatedTaskRow, BoxFuture, MonitorRow, ReaderSlot, SqlRow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -26,6 +27,10 @@ pub(super) struct Presence {
     process: Uuid,
     host_name: String,
     state: Mutex<State>,
+    /// The last link has taken its locks.
+    is_shown: AtomicBool,
+    /// Whether transactions of this process may hold jobs.
+    holds_jobs: AtomicBool,
 }
 
 #[derive(Default)]
@@ -43,8 +48,6 @@ struct State {
     has_lost_rows: bool,
     /// Rows that another session held when they were last written. They are written last.
     held: BTreeSet<RowKey>,
-    /// Whether transactions of this process may hold jobs.
-    holds_jobs: bool,
     /// When writing the rows failed, until it succeeds.
     failed_at: Option<Instant>,
 }
@@ -75,8 +78,10 @@ impl KeptLink for Registration<'_> {
     fn connect(&mut self) -> BoxFuture<'_, Linked<Box<dyn Link>>> {
         Box::pin(async {
             let Self(state, presence) = self;
+            presence.is_shown.store(false, SeqCst);
             let mut link = presence.driver.dedicated().await?;
             link.call(Call { name: "hold_presence", args: vec![Arg::Uuid(presence.process)] }).await?;
+            presence.is_shown.store(true, SeqCst);
             state.generation += 1;
             // A process that found ours dead has deleted its rows.
             state.has_lost_rows |= state.shows_rows();
@@ -167,7 +172,14 @@ impl Presence {
             .or_else(|_| std::env::var("COMPUTERNAME"))
             .or_else(|_| std::fs::read_to_string("/etc/hostname"))
             .map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned());
-        Self { driver, process, host_name, state: Mutex::default() }
+        Self {
+            driver,
+            process,
+            host_name,
+            state: Mutex::default(),
+            is_shown: AtomicBool::default(),
+            holds_jobs: AtomicBool::default(),
+        }
     }
 
     fn monitor<'a>(&'a self, row: &'a MonitorRow) -> Call<'a> {
@@ -210,23 +222,33 @@ impl Presence {
         Call { name, args: vec![Arg::Uuid(self.process), Arg::BigInt(id.cast_signed())] }
     }
 
+    /// The state; `None` if a request is under way on the link that hangs.
+    async fn unless_it_hangs(&self) -> Option<MutexGuard<'_, State>> {
+        tokio::time::timeout(HANGING, self.state.lock()).await.ok()
+    }
+
     /// Shows that the process lives, for those that find its jobs.
     pub(super) async fn hold(&self) -> Linked<()> {
-        let mut state = self.state.lock().await;
-        state.holds_jobs = true;
+        self.holds_jobs.store(true, SeqCst);
+        let mut state = match self.unless_it_hangs().await {
+            Some(state) => state,
+            // The session that hangs has the locks.
+            None if self.is_shown.load(SeqCst) => return Ok(()),
+            None => self.state.lock().await,
+        };
         state.connect_if_lost(self).await
     }
 
     /// Shows it again if the connection that shows it is known to be lost. A tick, of this process too, takes a process without
     /// that connection for dead, and ends the attempts at its jobs.
     pub(super) async fn hold_again(&self) -> Linked<()> {
-        let mut state = self.state.lock().await;
-        if state.holds_jobs || !state.places.is_empty() { state.connect_if_lost(self).await } else { Ok(()) }
+        let Some(mut state) = self.unless_it_hangs().await else { return Ok(()) };
+        if self.holds_jobs() || !state.places.is_empty() { state.connect_if_lost(self).await } else { Ok(()) }
     }
 
     /// The same for its rows, which such a tick deletes.
     async fn show_again(&self) -> Linked<bool> {
-        let mut state = self.state.lock().await;
+        let Some(mut state) = self.unless_it_hangs().await else { return Ok(false) };
         if state.shows_rows() {
             state.connect_if_lost(self).await?;
         }
@@ -234,8 +256,8 @@ impl Presence {
     }
 
     /// Whether the process has held jobs.
-    pub(super) async fn holds_jobs(&self) -> bool {
-        self.state.lock().await.holds_jobs
+    pub(super) fn holds_jobs(&self) -> bool {
+        self.holds_jobs.load(SeqCst)
     }
 
     /// No request is under way while this is held.
@@ -267,8 +289,15 @@ impl Database {
     }
 
     /// Writes changed rows before a query, because the views show the readers of this process as they are now. A row
-    /// that cannot be written fails no query: another session may hold it in an open transaction.
+    /// that cannot be written fails no query: another session may hold it in an open transaction. Nor does a query wait for a
+    /// connection that hangs.
     pub(super) async fn publish_before_query(self: &Arc<Self>) {
+        if tokio::time::timeout(HANGING, self.publish_changes()).await.is_err() {
+            tracing::warn!("the views may show what the queue monitors did earlier: the connection for that hangs");
+        }
+    }
+
+    async fn publish_changes(self: &Arc<Self>) {
         let state = self.presence.state.lock().await;
         let is_current = state.version == self.board.monitors().version();
         // The task that publishes tries again after this pause; until then no query waits for it.
@@ -403,10 +432,10 @@ impl Database {
     /// Checks whether the link that holds the places was lost, and takes them again then; also those that were not free at
     /// the last time.
     pub(super) async fn keep_places(&self) -> Result<()> {
-        let mut state = self.presence.state.lock().await;
+        let Some(mut state) = self.presence.unless_it_hangs().await else { return Ok(()) };
         let queue_id = match state.places.values().next() {
             Some(place) => place.queue_id,
-            None if state.holds_jobs => ANY_QUEUE,
+            None if self.presence.holds_jobs() => ANY_QUEUE,
             None => return Ok(()),
         };
         state.call(&self.presence, take_reader_slot(queue_id, 0)).await?;

@@ -18,7 +18,7 @@ use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
 use crate::store::database::batching::receive_batches::{Alone, Queue, Start};
 use crate::store::database::calls::message::messages;
 use crate::store::database::calls::rows::{Row, notices_in};
-use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Link, Linked};
+use crate::store::database::link::{Arg, Call, Column, Failure, Fate, HANGING, Link, Linked};
 use crate::store::database::notifications::notice::Notices;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,6 +88,10 @@ impl Item for Request {
 }
 
 /// The sessions that claim.
+///
+/// A claim that hangs is given up, and a desk whose batch hangs gets no claims: its connection may have been cut in silence, which takes half
+/// a minute to notice, or the server takes no new connection. RECEIVE serves the callers meanwhile. A transaction that does more waits no
+/// longer for such a session either: transactions that waited kept every connection of the pool.
 pub(in crate::store::database) struct ClaimDesks {
     all: [ClaimDesk; 2],
 }
@@ -95,11 +99,6 @@ pub(in crate::store::database) struct ClaimDesks {
 /// The requests that a desk has before claims go to the next one. On two processors 64 callers are a tenth slower with two sessions; where
 /// the server has more, one session would be the bound of many callers.
 const MANY_REQUESTS: usize = 128;
-
-/// A claim that has no answer for so long is given up, and a desk whose batch is under way for so long gets no claims: its connection may
-/// have been cut in silence, which takes half a minute to notice, or the server takes no new connection. RECEIVE serves the callers meanwhile.
-/// A transaction that does more waits no longer for such a session either: transactions that waited kept every connection of the pool.
-const HANGING: Duration = Duration::from_secs(1);
 
 /// The pause between two looks whether the session hangs that is to release a claim.
 const LOOKS: Duration = Duration::from_millis(100);

@@ -1,21 +1,16 @@
 //! A link outside the pool, for short calls that must not wait for open transactions: notifications, polls, attempts of
 //! open transactions, reads of the definitions.
 //!
-//! All callers of a process share it. If a request keeps it for long, as on a connection that was cut in silence, the others go by a
-//! second link.
+//! All callers of a process share it. If a request on it hangs, the others go by a second link. When they waited for it, transactions that
+//! took jobs, or were noted or rolled back, kept their connections meanwhile, until the pool had none for any caller.
 
-use crate::store::database::link::{Call, Driver, Link, Linked};
+use crate::store::database::link::{Call, Driver, HANGING, Link, Linked};
 use crate::store::database::retry::{KeptLink, call_reconnecting};
 use crate::store::{BoxFuture, SqlRow};
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until};
-
-/// A request that keeps the link for so long may hang. When all others waited for it, transactions that took jobs, or were noted or
-/// rolled back, kept their connections meanwhile, until the pool had none for any caller.
-const HANGING: Duration = Duration::from_secs(1);
 
 /// A link and one for the requests behind one that hangs, each made when it is first needed and again when it is lost. Each runs one
 /// request at a time.

@@ -1,6 +1,8 @@
 //! Calls that hang, as on a connection that was cut in silence.
 
+use super::jobs::take;
 use super::*;
+use crate::protocol::work::Hold;
 use crate::store::database::closing::LONGEST_ENDING;
 use tokio::time::Instant;
 
@@ -76,6 +78,32 @@ async fn transactions_beside_a_note_that_hangs_go_on() {
     assert_eq!(began.elapsed(), first, "the first is known to hang");
     let counted = ["begin_attempt", "begin_attempt", "count_rollback", "begin_attempt", "count_rollback"];
     assert_eq!(stage.asked(&["begin_attempt", "count_rollback"]), counted);
+    assert!(!hangs.is_finished());
+    hangs.abort();
+}
+
+/// They waited for the connection that shows that the process lives.
+#[tokio::test(start_paused = true)]
+async fn takes_queries_and_ticks_beside_a_check_of_places_that_hangs_go_on() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let taken = async || {
+        let mut tx = store.begin().await.unwrap();
+        tx.execute(take(Hold::Transaction)).await.unwrap();
+    };
+    taken().await;
+    *stage.hangs.lock().unwrap() = Some("take_reader_slot");
+    let database = store.database.clone();
+    let hangs = tokio::spawn(async move { database.keep_places().await });
+    stage.until_asked("take_reader_slot", 1).await;
+    let others = async {
+        taken().await;
+        store.query(SqlStatement { text: "mine".to_owned(), params: Vec::new(), expected_rows: None }).await.unwrap();
+        store.database.tick().await.unwrap();
+        store.database.keep_places().await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(9), others).await.expect("they wait for the places");
     assert!(!hangs.is_finished());
     hangs.abort();
 }

@@ -5,7 +5,7 @@ use crate::protocol::work::{Hold, Take, TakeFrom, WorkVerb};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-fn take(hold: Hold) -> Verb {
+pub(super) fn take(hold: Hold) -> Verb {
     Verb::Work(WorkVerb::Take(Box::new(Take {
         queue: "w".into(),
         count: 1,
