@@ -401,7 +401,11 @@ pub(crate) fn transactions_that_do_more_than_a_claim_of_a_session_that_hangs_lea
             LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock(21); RETURN false; END $$";
         scene.database.sql(hangs);
         let other = broker.clone();
-        let claims = tokio::spawn(async move { received(&other).await });
+        let claims = tokio::spawn(async move {
+            let tx = other.begin().await?;
+            tx.receive("server").await?;
+            tx.rollback().await
+        });
         scene.until(WAITING, 1).await;
         let doing = open.into_iter().map(|tx| tokio::spawn(async move { tx.query("SELECT 1 AS n", ()).await }));
         let doing: Vec<_> = doing.collect();
@@ -414,9 +418,9 @@ pub(crate) fn transactions_that_do_more_than_a_claim_of_a_session_that_hangs_lea
             assert_eq!(done.await.unwrap().unwrap_err().code(), Code::SERVER_UNREACHABLE);
         }
         gate.batch_execute("SELECT pg_advisory_unlock(21)").await.unwrap();
-        claims.await.unwrap()?.0.commit().await?;
+        claims.await.unwrap()?;
         scene.until(CLAIMED, 0).await;
-        assert_eq!((scene.number(UNREAD), scene.number(OPEN)), (4, 0));
+        assert_eq!((scene.number(UNREAD), scene.number(OPEN)), (5, 0));
         broker.close().await
     });
 }
