@@ -170,8 +170,8 @@ fn a_second_close_returns_when_the_file_is_free() {
     });
 }
 
-/// A caller that gives up its take as the answer comes, and a process that closes at once: the job waited for the end of its lease,
-/// and that was a failed attempt.
+/// A caller that gives up its take as the answer comes, and a process that closes at once, or has just closed: the job waited for the
+/// end of its lease, and that was a failed attempt.
 #[test]
 fn a_job_that_a_guest_has_not_seen_goes_back_although_it_closes_at_once() {
     use std::future::{IntoFuture, poll_fn};
@@ -188,8 +188,21 @@ fn a_job_that_a_guest_has_not_seen_goes_back_although_it_closes_at_once() {
             poll_fn(|context| Poll::Ready(taking.as_mut().poll(context).is_pending())).await;
             while owner.jobs(&dialoq::work::JobFilter::default(), 1).await.unwrap()[0].state == "ready" {}
             std::thread::sleep(std::time::Duration::from_millis(20));
-            drop(taking);
-            guest.close().await.unwrap();
+            match round % 3 {
+                0 => {
+                    drop(taking);
+                    guest.close().await.unwrap();
+                }
+                // As a task that was aborted, and that its runtime drops a moment later.
+                1 => {
+                    guest.close().await.unwrap();
+                    drop(taking);
+                }
+                _ => {
+                    guest.close().await.unwrap();
+                    assert_eq!(taking.await.unwrap_err().code(), Code::STORE_CLOSED, "it could not report on the job");
+                }
+            }
             let job = owner.take_jobs("jobs").wait(crate::PATIENCE / 4).await.unwrap().pop();
             let job = job.unwrap_or_else(|| panic!("round {round}: the job is still held"));
             assert_eq!(job.attempt, 1, "round {round}");

@@ -110,6 +110,8 @@ struct Waiting {
     /// Whether the owner closes: it refuses what it has not read yet, and ends the connection after the last answer.
     is_closing: bool,
     callers: HashMap<u64, oneshot::Sender<Answered>>,
+    /// Calls whose answer holds leased jobs and is on its way to the caller. A close takes it from the caller.
+    giving: HashSet<u64>,
     /// Transactions with something to commit, or with a step under way: they may end while the owner closes.
     transactions: HashSet<u64>,
 }
@@ -305,11 +307,12 @@ impl Client {
     }
 
     /// Ends the connection because this process closes its broker. Its callers get no answer. The owner may have sent those already,
-    /// and takes the jobs in them back.
+    /// and takes the jobs in them back. A caller that has left, and has not been dropped yet, could not give them back later.
     pub(super) async fn close(&self) {
         self.is_closed.store(true, Relaxed);
         let callers = self.lose_callers();
-        callers.keys().for_each(|id| self.notify(Call::Cancel { request: *id }));
+        let giving = std::mem::take(&mut lock(&self.waiting).giving);
+        callers.keys().chain(&giving).for_each(|id| self.notify(Call::Cancel { request: *id }));
         drop(callers);
         let _ = tokio::time::timeout(LAST_WORDS, self.connection.flushed()).await;
         self.lose();
@@ -394,10 +397,17 @@ impl Client {
     }
 
     fn hand_over(&self, id: u64, answer: Answered) {
-        let caller = lock(&self.waiting).callers.remove(&id);
-        let unclaimed = match caller {
-            Some(caller) => caller.send(answer).err(),
-            None => Some(answer),
+        let unclaimed = {
+            let mut waiting = lock(&self.waiting);
+            match waiting.callers.remove(&id) {
+                Some(caller) => {
+                    if gives_jobs(id, &answer) {
+                        waiting.giving.insert(id);
+                    }
+                    caller.send(answer).err()
+                }
+                None => Some(answer),
+            }
         };
         if let Some((_, Ok(Answer::Outcomes(outcomes)))) = unclaimed
             && id & IN_TX == 0
@@ -414,6 +424,11 @@ impl Client {
         if !jobs.is_empty() {
             self.notify(Call::GiveBack(jobs));
         }
+    }
+
+    /// Whether the jobs of this answer are the caller's: no close has taken them back.
+    fn is_given(&self, id: u64) -> bool {
+        lock(&self.waiting).giving.remove(&id)
     }
 
     /// Sends a call that has no answer.
@@ -473,13 +488,15 @@ impl Client {
         }
         // A caller that has an answer finds the definitions that it was made with.
         let definitions = answered.0;
+        // Its caller may leave meanwhile: a job that it was given stayed with no reader to the end of its lease.
+        pending.answered = Some(answered);
         if definitions > self.definitions.version.load(Relaxed) {
-            // Its caller may leave meanwhile: a job that it was given stayed with no reader to the end of its lease.
-            pending.answered = Some(answered);
             self.read_definitions(Some(definitions)).await;
-            return pending.answered.take().map_or_else(|| Err(self.unanswered(call)), |(_, answer)| answer);
         }
-        answered.1
+        match pending.answered.take() {
+            Some(answered) if !gives_jobs(id, &answered) || self.is_given(id) => answered.1,
+            _ => Err(self.unanswered(call)),
+        }
     }
 
     /// The error of a call that was sent and has no answer. A commit may have happened: with an error that can be tried again, its
@@ -588,6 +605,11 @@ impl Client {
     }
 }
 
+/// Whether the answer of this call holds leased jobs.
+fn gives_jobs(id: u64, (_, answer): &Answered) -> bool {
+    id & IN_TX == 0 && answer.as_ref().is_ok_and(Answer::has_jobs)
+}
+
 /// The owner has not done it: the next owner is asked.
 fn not_done() -> Error {
     Error::closed()
@@ -612,16 +634,22 @@ struct Pending<'c> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        let (answered, is_open) = match (self.answered.take(), self.receiver.take()) {
-            (Some(answered), _) => (Some(answered), false),
-            (None, Some(mut receiver)) => {
-                let is_open = lock(&self.client.waiting).callers.remove(&self.id).is_some();
-                receiver.close();
-                (receiver.try_recv().ok(), is_open)
-            }
+        let (answered, receiver) = match (self.answered.take(), self.receiver.take()) {
             (None, None) => return,
+            left => left,
         };
+        // What is sent here goes before the end of the connection, which a close brings about at the same moment.
+        let mut waiting = lock(&self.client.waiting);
+        let is_open = waiting.callers.remove(&self.id).is_some();
+        let answered = answered.or_else(|| {
+            let mut receiver = receiver?;
+            receiver.close();
+            receiver.try_recv().ok()
+        });
+        let is_taken_back =
+            answered.as_ref().is_some_and(|answered| gives_jobs(self.id, answered)) && !waiting.giving.remove(&self.id);
         match answered {
+            _ if is_taken_back => {}
             Some((_, Ok(Answer::Outcomes(outcomes)))) if self.id & IN_TX == 0 => {
                 self.client.put_back(&outcomes.into_iter().map(Outcome::from).collect::<Vec<_>>());
             }
@@ -629,6 +657,7 @@ impl Drop for Pending<'_> {
             answered if is_open || answered.is_some() => self.client.notify(Call::Cancel { request: self.id }),
             _ => {}
         }
+        drop(waiting);
         self.client.finish_if_idle();
     }
 }

@@ -210,6 +210,11 @@ impl Answer {
         let Self::Outcomes(outcomes) = self else { return Vec::new() };
         outcomes.iter().flat_map(WireOutcome::jobs).map(|job| job.taken).collect()
     }
+
+    /// Whether jobs are in it.
+    pub(super) fn has_jobs(&self) -> bool {
+        matches!(self, Self::Outcomes(outcomes) if outcomes.iter().any(|outcome| !outcome.jobs().is_empty()))
+    }
 }
 
 /// Whether the bytes of these values are those of a large answer.
