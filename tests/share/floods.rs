@@ -2,7 +2,8 @@
 
 use crate::refusals::connected;
 use crate::{Other, PATIENCE, Place, received, run, send, until_it_waits};
-use dialoq::Act;
+use dialoq::protocol::Verb;
+use dialoq::{Act, Broker, ConversationHandle};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -146,6 +147,85 @@ fn more_senders_than_a_guest_has_room_for_wait_for_a_group_and_others_go_on() {
             count += batch.len();
         }
         assert_eq!(count, SENDERS + 2);
+    });
+}
+
+/// Has a guest make so many calls that wait for the group of these conversations, which a transaction of it holds, and another call.
+async fn others_go_on<F>(calls: usize, call: impl Fn(Broker, Arc<[ConversationHandle]>, usize) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let place = Place::new();
+    let _owner = place.defined().await;
+    let guest = place.open().await;
+    let begin = || guest.begin_dialog("sender", "receiver").contract("C");
+    let other = begin().await.unwrap();
+    let mut held = vec![begin().await.unwrap()];
+    while held.len() < 17 {
+        held.push(begin().related_to(held[0]).await.unwrap());
+    }
+    let held: Arc<[_]> = held.into();
+    let holder = guest.begin().await.unwrap();
+    holder.send(held[0], "DEFAULT", "first").await.unwrap();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let begin = |number| {
+        let (call, begun) = (call(guest.clone(), held.clone(), number), begun.clone());
+        tokio::spawn(async move {
+            begun.fetch_add(1, Relaxed);
+            call.await;
+        })
+    };
+    let waiting: Vec<_> = (0..calls).map(begin).collect();
+    while begun.load(Relaxed) < calls {
+        tokio::task::yield_now().await;
+    }
+    // Until the last of them has got room, or waits for it.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::timeout(PATIENCE, guest.send(other, "DEFAULT", "goes on")).await.expect("there is room").unwrap();
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    for left in waiting {
+        drop(left.await);
+    }
+    holder.rollback().await.unwrap();
+    assert_eq!(received(&guest).await, ["goes on"]);
+}
+
+#[test]
+fn dialogs_that_wait_for_a_held_one_leave_room_for_others() {
+    run(async || {
+        others_go_on(17_000, async |guest, held, _| {
+            drop(guest.begin_dialog("sender", "receiver").contract("C").related_to(held[0]).await);
+        })
+        .await;
+    });
+}
+
+#[test]
+fn senders_on_many_conversations_of_a_held_group_leave_room_for_others() {
+    run(async || {
+        others_go_on(17 * 1024, async |guest, held, number| {
+            drop(guest.send(held[number % 17], "DEFAULT", "waits").await);
+        })
+        .await;
+    });
+}
+
+/// It got the room when no other call was under way, and all later calls waited behind it.
+#[test]
+fn a_unit_that_needs_the_whole_room_goes_on_beside_one_that_waits_for_a_group() {
+    run(async || {
+        others_go_on(2, async |guest, held, number| {
+            if number == 0 {
+                drop(guest.send(held[0], "DEFAULT", "waits").await);
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let handles = vec![ConversationHandle(uuid::Uuid::from_u128(1)); 260];
+            let body = Some(Arc::new(vec![b'x'; 1 << 20]));
+            let refused = guest.submit(vec![Verb::Send { handles, message_type: None, body, trace: None }]).await;
+            assert_eq!(refused.unwrap_err().code(), dialoq::Code::CONVERSATION_NOT_FOUND);
+        })
+        .await;
     });
 }
 
@@ -321,7 +401,7 @@ fn an_owner_that_is_stopped_is_named_to_the_next_opener() {
         place.defined().await.close().await.unwrap();
         let owner = Other::start(&place.path, "own");
         owner.signal("STOP");
-        let error = dialoq::Broker::open(&place.url()).await.unwrap_err();
+        let error = Broker::open(&place.url()).await.unwrap_err();
         assert!(error.message().contains("has not answered for 10 s"), "{error}");
         owner.signal("CONT");
         let guest = place.open().await;

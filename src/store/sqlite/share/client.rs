@@ -176,6 +176,7 @@ impl Client {
             () = self.finished() => None,
             () = self.follow_definitions() => None,
             () = self.publish_readers() => None,
+            () = self.room.make_room() => None,
         };
         if let Some(error) = error {
             tracing::warn!(%error, "the connection to the owner of the database was lost");
