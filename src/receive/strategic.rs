@@ -138,6 +138,11 @@ pub(crate) trait Chosen: Sync {
         deadline: Deadline,
     ) -> BoxFuture<'a, Result<FirstFound<Self::Batch>>>;
 
+    /// The places of the attempts to make, if some are left out because their queue is missing.
+    fn places(&self, _: &dyn Perform, _: &[ClassAttempt]) -> Option<Vec<usize>> {
+        None
+    }
+
     /// What the strategy learns of it.
     fn describe(attempt: usize, batch: &Self::Batch) -> Option<Found>;
 }
@@ -195,14 +200,34 @@ pub(crate) async fn next_by<C: Chosen>(
     }
 }
 
-/// Makes the attempts of a plan once, each with its own wait, and then follows the plan's `when_empty`.
+/// How often it is looked whether a queue that is missing is there again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Makes the attempts of a plan once, without those that are left out.
 async fn try_plan<C: Chosen>(
     chosen: &C,
     act: &dyn Perform,
     plan: &Plan,
     deadline: Deadline,
-) -> Result<Option<(usize, C::Batch)>> {
-    let attempts = &plan.attempts;
+) -> Result<FirstFound<C::Batch>> {
+    let Some(places) = chosen.places(act, &plan.attempts) else {
+        return try_attempts(chosen, act, &plan.attempts, plan.when_empty, deadline).await;
+    };
+    let attempts: Vec<ClassAttempt> = places.iter().map(|place| plan.attempts[*place].clone()).collect();
+    let soon = Deadline::after(act.store().clock(), LOOK_AGAIN).or_earlier(deadline);
+    // A classic loop without its first queue would not wait at all.
+    let found = try_attempts(chosen, act, &attempts, WhenEmpty::WaitOnAll, soon).await?;
+    Ok(found.map(|(taken, batch)| (places[taken], batch)))
+}
+
+/// Makes attempts once, each with its own wait, and then follows `when_empty`.
+async fn try_attempts<C: Chosen>(
+    chosen: &C,
+    act: &dyn Perform,
+    attempts: &[ClassAttempt],
+    when_empty: WhenEmpty,
+    deadline: Deadline,
+) -> Result<FirstFound<C::Batch>> {
     if attempts.iter().all(|attempt| attempt.wait.is_zero()) {
         return chosen.first(act, attempts, deadline).await;
     }
@@ -215,7 +240,7 @@ async fn try_plan<C: Chosen>(
             return Ok(Some((place, batch)));
         }
     }
-    match plan.when_empty {
+    match when_empty {
         WhenEmpty::Replan => Ok(None),
         WhenEmpty::WaitOnAll => chosen.first(act, attempts, deadline).await,
     }

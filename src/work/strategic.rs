@@ -105,25 +105,7 @@ pub(super) struct Takes {
     pub(super) leaves_missing_out: Option<Arc<AtomicBool>>,
 }
 
-/// How often a reader looks whether a work queue that is missing is there again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
 impl Takes {
-    /// The places of the attempts to make. All if none has its work queue, so that the takes fail.
-    fn places(&self, act: &dyn Perform, attempts: &[ClassAttempt]) -> Vec<usize> {
-        let all: Vec<usize> = (0..attempts.len()).collect();
-        let Some(is_said) = &self.leaves_missing_out else { return all };
-        let catalog = act.store().catalog();
-        let is_there = |place: &usize| catalog.work_queue(&attempts[*place].receive.queue).is_some();
-        let (there, missing): (Vec<usize>, Vec<usize>) = all.iter().copied().partition(is_there);
-        let was_said = is_said.swap(!missing.is_empty(), Relaxed);
-        if let Some(place) = missing.first().filter(|_| !was_said) {
-            let queue = &attempts[*place].receive.queue;
-            tracing::warn!(%queue, "a work queue of a strategy is missing; its reader takes from the others meanwhile");
-        }
-        if there.is_empty() { all } else { there }
-    }
-
     fn take(&self, act: &dyn Perform, attempt: &ClassAttempt) -> Result<Take> {
         let mut take = TakeJobs::new(act, &attempt.receive.queue);
         if let Some(lease) = self.lease {
@@ -156,14 +138,23 @@ impl Chosen for Takes {
         deadline: Deadline,
     ) -> BoxFuture<'a, Result<Option<(usize, Vec<Job>)>>> {
         Box::pin(async move {
-            let places = self.places(act, attempts);
-            let deadline = match places.len() == attempts.len() {
-                true => deadline,
-                false => Deadline::after(act.store().clock(), LOOK_AGAIN).or_earlier(deadline),
-            };
-            let takes = places.iter().map(|place| self.take(act, &attempts[*place])).collect::<Result<_>>()?;
-            Ok(take_first(act, takes, deadline).await?.map(|(taken, jobs)| (places[taken], jobs)))
+            let takes = attempts.iter().map(|attempt| self.take(act, attempt)).collect::<Result<_>>()?;
+            take_first(act, takes, deadline).await
         })
+    }
+
+    /// All if no attempt has its work queue, so that the takes fail.
+    fn places(&self, act: &dyn Perform, attempts: &[ClassAttempt]) -> Option<Vec<usize>> {
+        let is_said = self.leaves_missing_out.as_ref()?;
+        let catalog = act.store().catalog();
+        let is_there = |place: &usize| catalog.work_queue(&attempts[*place].receive.queue).is_some();
+        let (there, missing): (Vec<usize>, Vec<usize>) = (0..attempts.len()).partition(is_there);
+        let was_said = is_said.swap(!missing.is_empty(), Relaxed);
+        let queue = &attempts[*missing.first()?].receive.queue;
+        if !was_said {
+            tracing::warn!(%queue, "a work queue of a strategy is missing; its reader takes from the others meanwhile");
+        }
+        (!there.is_empty()).then_some(there)
     }
 
     /// The age of a job counts from its push.

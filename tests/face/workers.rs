@@ -1,6 +1,7 @@
 //! Workers of work queues: readers that run a handler for each job.
 
 use super::*;
+use dialoq::receive::strategy::dual_queue_loop_classic;
 use dialoq::receive::weighted;
 use dialoq::work::{AfterFailure, JobFilter, RunningWorker, StatisticsBy, WorkQueue};
 use std::future::IntoFuture;
@@ -409,6 +410,24 @@ async fn a_worker_by_strategy_goes_on_without_a_queue_that_was_dropped() {
             worker.stop().await;
         }
     }
+}
+
+/// The classic loop makes its attempts one by one. It failed at the queue that was dropped before it came to the other.
+#[tokio::test]
+async fn a_worker_by_the_classic_loop_goes_on_without_its_high_queue() {
+    let _limit = limit();
+    let broker = broker("").await;
+    broker.execute("CREATE WORK QUEUE routine").await.unwrap();
+    let worker = broker.worker(TASKS, async |_, _| Ok::<_, String>(()));
+    let worker = worker.by(dual_queue_loop_classic("tasks", "routine")).unwrap().start();
+    broker.push_job("tasks", "1").await.unwrap();
+    finished(&worker, 1).await;
+    broker.execute("DROP WORK QUEUE tasks").await.unwrap();
+    for _ in 0..9 {
+        broker.push_job("routine", "1").await.unwrap();
+    }
+    finished(&worker, 10).await;
+    worker.stop().await;
 }
 
 #[tokio::test]
