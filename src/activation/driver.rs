@@ -554,7 +554,7 @@ impl Driver {
         };
         self.monitor.reader_ended(end, self.store.clock().now());
         match code {
-            Some(code) if end != ReaderEnd::Left => {
+            Some(code) if !matches!(end, ReaderEnd::Left | ReaderEnd::WithQueue) => {
                 tracing::error!(queue = %self.queue, task_id, %code, why, "a reader was aborted");
             }
             _ => tracing::debug!(queue = %self.queue, task_id, why, "a reader has left"),
@@ -576,13 +576,13 @@ impl Driver {
         if own.map_or(is_dropped, |error| error.code() == Code::OBJECT_NOT_FOUND && (is_dropped || names_queue(error)))
         {
             let why = format!("the reader was ended because queue '{}' was dropped", self.queue);
-            return (ReaderEnd::Left, Some(Code::READER_QUEUE_DROPPED), why);
+            return (ReaderEnd::WithQueue, Some(Code::READER_QUEUE_DROPPED), why);
         }
         let is_disabled = queue.is_some_and(|queue| !queue.is_on);
         if own.map_or(is_disabled, |error| error.code() == Code::QUEUE_DISABLED && (is_disabled || names_queue(error)))
         {
             let why = format!("the reader was ended because queue '{}' was disabled", self.queue);
-            return (ReaderEnd::Left, Some(Code::READER_QUEUE_DISABLED), why);
+            return (ReaderEnd::WithQueue, Some(Code::READER_QUEUE_DISABLED), why);
         }
         match outcome {
             Err(error) => {

@@ -94,8 +94,10 @@ pub(super) struct Decision {
 /// How a reader ended, as far as it matters to the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ReaderEnd {
-    /// It received and left, or was ended with its queue.
+    /// It received and left.
     Left,
+    /// Its RECEIVE failed because its queue was off or gone.
+    WithQueue,
     /// It never ran a RECEIVE (28087).
     WithoutReceive,
     /// It failed (28088, 8415).
@@ -143,10 +145,12 @@ pub(super) struct Monitor {
     last_activated: Option<Timestamp>,
     /// `last_activated` before the last check.
     activated_before: Option<Timestamp>,
-    /// A reader failed that had run a RECEIVE.
-    receive_failed: bool,
+    /// A reader failed.
+    reader_failed: bool,
     /// A reader failed because the store did.
     store_failed: bool,
+    /// A reader was ended with its queue.
+    ended_with_queue: bool,
     counters: ActivationCounters,
 }
 
@@ -197,9 +201,11 @@ impl Monitor {
         }
         self.settings_changed(settings, now);
         self.observe(facts, now);
-        // A RECEIVE that fails changes no fact. Without this, readers launched while a server is down would leave the
-        // queue NOTIFIED for ever; the pause prevents a loop of failures.
-        if std::mem::take(&mut self.receive_failed) && self.state == MonitorState::Notified {
+        // A RECEIVE that fails changes no fact, nor does a reader that fails before it receives. Without this, readers launched
+        // while a server is down would leave the queue NOTIFIED for ever; the pause prevents a loop of failures. The same for a
+        // queue that was turned off and on again between two checks: only the end of its reader shows it.
+        let was_off = std::mem::take(&mut self.ended_with_queue) && running.readers == 0 && !settings.is_fast();
+        if (std::mem::take(&mut self.reader_failed) || was_off) && self.state == MonitorState::Notified {
             self.state = MonitorState::ReceivesOccurring;
             self.quiet_since = now;
             self.hold(now);
@@ -234,6 +240,10 @@ impl Monitor {
         self.full_until = None;
         let received = match end {
             ReaderEnd::Left => true,
+            ReaderEnd::WithQueue => {
+                self.ended_with_queue = true;
+                true
+            }
             ReaderEnd::WithoutReceive => {
                 self.counters.tasks_aborted += 1;
                 false
@@ -241,7 +251,7 @@ impl Monitor {
             ReaderEnd::Failed { received } => {
                 self.counters.tasks_aborted += 1;
                 self.counters.activation_errors += 1;
-                self.receive_failed |= received;
+                self.reader_failed = true;
                 received
             }
             ReaderEnd::StoreFailed => {

@@ -213,3 +213,58 @@ staged!(a_reader_that_ends_with_an_error_about_another_queue_has_failed, async |
         soon("the stop", readers.stop()).await;
     }
 });
+
+/// Only the end of the reader shows that its queue was off. The monitor stayed NOTIFIED, and the messages waited.
+staged!(a_queue_that_is_off_for_a_moment_while_its_reader_begins_is_served, async |store| {
+    let stage = Stage::new(store).await;
+    let served = Arc::new(AtomicUsize::new(0));
+    for round in 1..=3 {
+        let (begun, of_reader) = (Arc::new(AtomicUsize::new(0)), served.clone());
+        let readers = stage.activate_with("work", async move |session: Session| {
+            if begun.fetch_add(1, SeqCst) == 0 {
+                session.execute("ALTER QUEUE work WITH STATUS = OFF").await?;
+                let refused = session.receive("work").await;
+                session.execute("ALTER QUEUE work WITH STATUS = ON").await?;
+                refused?;
+            }
+            of_reader.fetch_add(session.receive("work").await?.map_or(0, |batch| batch.len()), SeqCst);
+            Ok(())
+        });
+        let readers = readers.start();
+        stage.arrive(1).await;
+        let done = async {
+            while served.load(SeqCst) < round {
+                stage.advance(FIVE_SECONDS);
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("the message is served", done).await;
+        soon("the stop", readers.stop()).await;
+    }
+});
+
+/// Its monitor stayed NOTIFIED, and the messages waited.
+staged!(a_reader_that_fails_before_it_receives_is_replaced, async |store| {
+    let stage = Stage::new(store).await;
+    let begun = Arc::new(AtomicUsize::new(0));
+    let of_reader = begun.clone();
+    let readers = stage.activate_with("work", async move |session: Session| {
+        if of_reader.fetch_add(1, SeqCst) == 0 {
+            return Err("its partner is down".into());
+        }
+        session.receive("work").await?;
+        Ok(())
+    });
+    let readers = readers.start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    assert_eq!(ended(&mut events).await, 28088);
+    let again = async {
+        while begun.load(SeqCst) < 2 {
+            stage.advance(FIVE_SECONDS);
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the next reader", again).await;
+    soon("the stop", readers.stop()).await;
+});

@@ -338,19 +338,38 @@ fn failing_readers_are_replaced_while_they_receive_and_counted() {
 }
 
 #[test]
-fn a_reader_whose_receive_failed_is_replaced_after_a_pause() {
-    for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
+fn a_reader_that_failed_is_replaced_after_a_pause() {
+    // A RECEIVE of a server that is down changes no fact; nor does a reader that does not come to its RECEIVE.
+    let ends = [true, false].map(|received| ReaderEnd::Failed { received });
+    for (ramp, end) in [Ramp::ServiceBroker, Ramp::Fast].into_iter().flat_map(|ramp| ends.map(|end| (ramp, end))) {
         let mut scene = Scene::new(1, ramp);
         assert_eq!(scene.rows(1).check(), 1);
         for _ in 0..3 {
-            // The server is down: no fact changes.
-            assert_eq!(scene.leaves(ReaderEnd::Failed { received: true }).check(), 0, "no loop of failures");
+            assert_eq!(scene.leaves(end).check(), 0, "no loop of failures");
             scene.stands(ReceivesOccurring);
             assert_eq!(scene.next(), Some(scene.now.after(CHECK_INTERVAL)));
             assert_eq!(scene.after(4).check(), 0);
             assert_eq!(scene.after(1).check(), 1, "the queue is served again");
         }
     }
+}
+
+#[test]
+fn a_reader_that_met_its_queue_off_is_replaced_after_a_pause_if_the_queue_is_on_again() {
+    let mut scene = plain(1);
+    assert_eq!(scene.rows(1).check(), 1);
+    assert_eq!(scene.leaves(ReaderEnd::WithQueue).check(), 0, "the definitions may be behind: no loop of failures");
+    assert_eq!(scene.after(4).check(), 0);
+    assert_eq!(scene.after(1).check(), 1);
+    let mut fast = Scene::new(1, Ramp::Fast);
+    fast.rows(1).check();
+    assert_eq!(fast.leaves(ReaderEnd::WithQueue).check(), 1);
+    // Of a queue of that name that was dropped: the reader of the new one is beginning.
+    let mut both = plain(2);
+    both.rows(1).check();
+    both.running.readers += 1;
+    assert_eq!(both.leaves(ReaderEnd::WithQueue).check(), 0);
+    both.stands(Notified);
 }
 
 #[test]
