@@ -223,13 +223,13 @@ impl Driver {
     }
 
     /// Runs until it is stopped and the last reader has left.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self, mut to_end: watch::Receiver<bool>) {
         let clock = self.store.clock().clone();
         let mut stopping = false;
         loop {
             // Registered before the check, so that no later change is missed.
             let signal = self.activity.register_monitor();
-            let decision = if stopping { Decision::default() } else { self.check().await };
+            let decision = if stopping { Decision::default() } else { self.check_unless_ending(&mut to_end).await };
             // Places left after the check are free for other processes.
             self.spare.clear();
             if stopping && self.readers.is_empty() {
@@ -266,7 +266,7 @@ impl Driver {
                             stopping |= self.reap(ended).await;
                         }
                         if !stopping {
-                            self.check().await;
+                            self.check_unless_ending(&mut to_end).await;
                         }
                         // The caller may have gone away since.
                         let _ = answer.send(self.row());
@@ -313,6 +313,17 @@ impl Driver {
     /// Whether this broker is closed. A reader may end with 60016 because it uses another broker, and that one is closed.
     async fn is_closed(&self) -> bool {
         self.store.begin().await.is_err_and(|error| error.code() == Code::STORE_CLOSED)
+    }
+
+    /// A check that is left if the readers are to end. It waited for a server or an owner of the file that hung, and the readers did
+    /// not end before.
+    async fn check_unless_ending(&mut self, to_end: &mut watch::Receiver<bool>) -> Decision {
+        tokio::select! {
+            biased;
+            // It fails if the holder of the readers has gone, which ends them too.
+            _ = to_end.wait_for(|is_to_end| *is_to_end) => Decision::default(),
+            decision = self.check() => decision,
+        }
     }
 
     /// Passes the facts to the monitor and carries out its decision.

@@ -31,7 +31,7 @@ use driver::{Command, Driver, Source};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// The code of an activated reader; made from [`Handlers`], a [`Program`], or an `async` closure over a [`Session`].
@@ -173,6 +173,8 @@ pub struct Readers {
     events: broadcast::Sender<ReaderEvent>,
     /// For the first listener: a reader may start before it listens.
     first: Mutex<Option<broadcast::Receiver<ReaderEvent>>>,
+    /// Whether the readers are to end: a check that is under way is left then.
+    ending: watch::Sender<bool>,
     driver: JoinHandle<()>,
 }
 
@@ -184,7 +186,8 @@ impl Readers {
         let (commands, asked) = mpsc::unbounded_channel();
         let (events, first) = broadcast::channel(EVENTS_KEPT);
         let driver = Driver::new(broker.shared_store().clone(), queue, source, ramp, asked, events.clone());
-        Self { commands, events, first: Mutex::new(Some(first)), driver: tokio::spawn(driver.run()) }
+        let (ending, to_end) = watch::channel(false);
+        Self { commands, events, first: Mutex::new(Some(first)), ending, driver: tokio::spawn(driver.run(to_end)) }
     }
 
     /// Readers of a work queue, as many as there are jobs for, and at most so many of this worker.
@@ -251,8 +254,12 @@ impl Readers {
     }
 
     fn ask(&self, command: Command) {
+        let ends = matches!(command, Command::Stop | Command::Abort);
         // If the driver has ended, because the broker was closed, nothing remains to change.
         let _ = self.commands.send(command);
+        if ends {
+            self.ending.send_replace(true);
+        }
     }
 }
 

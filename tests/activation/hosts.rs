@@ -188,6 +188,26 @@ staged!(postgres, a_host_that_loses_its_connection_keeps_its_place, async |store
     other.close().await.unwrap();
 });
 
+/// As if the connection for the places was cut in silence. The stop waited for the check, and the readers worked on meanwhile.
+staged!(postgres, a_stop_does_not_wait_for_a_place_whose_server_hangs, async |store| {
+    let stage = Stage::shared(store).await;
+    let other = stage.another().await;
+    let gate = other.begin().await.unwrap();
+    gate.sql("do $$ begin perform pg_advisory_xact_lock(22); end $$", ()).await.unwrap();
+    let hangs = "create or replace function dialoq.take_reader_slot(p_queue_id integer, p_max_queue_readers integer)
+        returns table (slot integer) language plpgsql as $$ begin perform pg_advisory_xact_lock(22); end $$";
+    other.sql(hangs, ()).await.unwrap();
+    let under_way = "select count(*) as n from pg_stat_activity where datname = current_database()
+        and pid <> pg_backend_pid() and state = 'active' and query like '%dialoq.take_reader_slot(%'";
+    let hang = async || while other.query(under_way, ()).await.unwrap().rows[0].get::<i64>("n").unwrap() == 0 {};
+    let (_theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    stage.arrive(1).await;
+    soon("a place is asked for", hang()).await;
+    soon("the end of the readers", readers.stop()).await;
+    gate.rollback().await.unwrap();
+});
+
 staged!(hosts, altering_the_limit_counts_on_every_host, async |store| {
     let stage = Stage::shared(store).await;
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS OWNER)").await;
