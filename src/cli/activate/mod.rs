@@ -138,16 +138,20 @@ impl Activate {
         let mut due = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stopped = loop {
-            tokio::select! {
+            // What is said may ask a store that hangs; ctrl-C does not wait for it.
+            let said = tokio::select! {
                 biased;
                 () = interrupt.requested() => break None,
                 event = events.next() => match event {
-                    Some(event) => if let Err(failure) = handle_event(&event, broker, &mut report).await {
-                        break Some(Err(failure));
-                    },
+                    Some(event) => interrupt.unless_requested(handle_event(&event, broker, &mut report)).await,
                     None => break Some(Ok(())),
                 },
-                _ = due.tick() => if let Err(failure) = report.counts(readers.served().await) { break Some(Err(failure)) },
+                _ = due.tick() => interrupt.unless_requested(async { report.counts(readers.served().await) }).await,
+            };
+            match said {
+                Ok(Some(())) => {}
+                Ok(None) => break None,
+                Err(failure) => break Some(Err(failure)),
             }
         };
         let running = broker.activated_tasks().len();
