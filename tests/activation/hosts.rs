@@ -188,7 +188,7 @@ staged!(postgres, a_host_that_loses_its_connection_keeps_its_place, async |store
     other.close().await.unwrap();
 });
 
-/// As if the connection for the places was cut in silence. The stop waited for the check, and the readers worked on meanwhile.
+// As if the connection for the places was cut in silence. The stop waited for the check, and the readers worked on meanwhile.
 staged!(postgres, a_stop_does_not_wait_for_a_place_whose_server_hangs, async |store| {
     let stage = Stage::shared(store).await;
     let other = stage.another().await;

@@ -214,7 +214,7 @@ staged!(a_reader_that_ends_with_an_error_about_another_queue_has_failed, async |
     }
 });
 
-/// Only the end of the reader shows that its queue was off. The monitor stayed NOTIFIED, and the messages waited.
+// Only the end of the reader shows that its queue was off. The monitor stayed NOTIFIED, and the messages waited.
 staged!(a_queue_that_is_off_for_a_moment_while_its_reader_begins_is_served, async |store| {
     let stage = Stage::new(store).await;
     let served = Arc::new(AtomicUsize::new(0));
@@ -243,7 +243,7 @@ staged!(a_queue_that_is_off_for_a_moment_while_its_reader_begins_is_served, asyn
     }
 });
 
-/// Its monitor stayed NOTIFIED, and the messages waited.
+// Its monitor stayed NOTIFIED, and the messages waited.
 staged!(a_reader_that_fails_before_it_receives_is_replaced, async |store| {
     let stage = Stage::new(store).await;
     let begun = Arc::new(AtomicUsize::new(0));
