@@ -68,8 +68,10 @@ BEGIN
         IF @by_age = 0 SET @past_top = @top;
         SET @past = @oldest;
         SET @resource = CONCAT(N'dialoq:group:', @candidate);
-        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0
-            AND APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'Exclusive'
+        -- In this order: Babelfish takes a lock of the session that is tested so for one of the transaction. At its end it forgets the
+        -- lock, which nobody can free then.
+        IF APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'Exclusive'
+            AND APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0
             CONTINUE;
         SET @true_top = NULL;
         SELECT @true_top = k.rank_from_top, @true_oldest = k.oldest
