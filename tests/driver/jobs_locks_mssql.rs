@@ -64,6 +64,31 @@ pub(crate) fn one_damaged_job_of_a_dead_process_keeps_no_other(store: Store) {
     });
 }
 
+/// A server that has no space, memory or locks for a moment is no fault of the job that falls due then.
+pub(crate) fn no_job_is_dead_because_the_server_lacks_something(store: Store) {
+    on(store, |broker, mut client| async move {
+        with_a_job(&broker).await;
+        broker.push_job("w", "b").await.unwrap();
+        let leased = "EXEC dialoq.take_jobs N'w', @has_lease = 1, @lease_ms = 1";
+        assert_eq!(rows(&mut client, leased).await.len(), 1);
+        claim(&mut client, 0).await.unwrap();
+        // SQL Server says of severity 17 that a statement has run out of a resource.
+        let shortage = "CREATE TRIGGER dialoq.shortage ON dialoq.job AFTER UPDATE AS BEGIN
+            IF EXISTS (SELECT 1 FROM inserted AS i WHERE i.failed_at IS NOT NULL)
+                RAISERROR (N'no space is left', 17, 1) END";
+        run(&mut client, shortage).await;
+        for _ in 0..3 {
+            assert_ne!(number(&mut client, "EXEC dialoq.tick").await, 0, "tick says that the server lacks something");
+        }
+        run(&mut client, "DROP TRIGGER dialoq.shortage").await;
+        let dead = one(&mut client, "SELECT COUNT(*) FROM dialoq.job WHERE state = 3 OR last_error IS NOT NULL").await;
+        assert_eq!(dead.get::<i32, _>(0), Some(0));
+        run(&mut client, "EXEC dialoq.tick").await;
+        let again: Vec<u32> = [take(&broker).await, take(&broker).await].iter().map(|jobs| jobs[0].attempt).collect();
+        assert_eq!(again, [2, 2]);
+    });
+}
+
 /// No job of a key is overtaken, whatever another session does to the first one.
 pub(crate) fn a_job_that_another_session_changes_is_not_overtaken(store: Store) {
     on(store, |broker, mut client| async move {

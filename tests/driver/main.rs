@@ -244,8 +244,8 @@ fn main() -> ExitCode {
             the_history_keeps_to_its_bounds a_completion_takes_the_next_job_along_or_is_refused_with_it;
         Mssql jobs_locks_mssql: a_unique_key_of_a_job_that_is_there_is_answered_at_once
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
-            one_damaged_job_of_a_dead_process_keeps_no_other a_job_that_another_session_changes_is_not_overtaken
-            a_report_does_not_wait_for_a_push_of_its_name ticks_at_once_refuse_none_of_each_other
+            one_damaged_job_of_a_dead_process_keeps_no_other no_job_is_dead_because_the_server_lacks_something
+            a_job_that_another_session_changes_is_not_overtaken a_report_does_not_wait_for_a_push_of_its_name ticks_at_once_refuse_none_of_each_other
             a_take_that_has_waited_goes_by_the_settings_of_now a_refusal_with_xact_abort_ends_the_transaction;
         Mssql schedules: many_processes_fire_each_time_once a_process_that_leaves_takes_no_time_with_it;
         Mssql schedules_mssql: a_step_is_taken_from_the_row_as_it_was_read a_step_that_another_session_takes_is_not_waited_for

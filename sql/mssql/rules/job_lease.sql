@@ -171,7 +171,7 @@ GO
 -- transaction holds is passed over: no lease ends under a transaction that reports on its job. A job whose row makes this fail
 -- is dead.
 -- Gives: is_locked, 0 if it was passed over; notices, added to @notices
--- Errors: deadlocks, and errors that leave the transaction unusable
+-- Errors: passing ones (is_passing_error), and errors that leave the transaction unusable
 CREATE PROCEDURE dialoq.run_due_job
     @job_id bigint, @now datetime2(6), @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -196,11 +196,20 @@ BEGIN
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
-        IF XACT_STATE() <> 1 OR @error_number IN (1205, 1222, 51205) THROW;
+        IF XACT_STATE() <> 1 OR dialoq.is_passing_error(@error_number, ERROR_SEVERITY()) = 1 THROW;
         ROLLBACK TRANSACTION dialoq_step;
         EXEC dialoq.bury_job @job_id, @error_message;
         SET @is_locked = 1;
     END CATCH
+END
+GO
+
+-- Whether the server and no row is at fault, so that the same step may go well soon: a deadlock, a lock that was not granted in time,
+-- rows that moved under a read of uncommitted ones (601), a row without a version (3958, 3960, 3966, 3967), and from severity 17 on a
+-- lack of space, memory or locks.
+CREATE FUNCTION dialoq.is_passing_error(@error_number int, @severity int) RETURNS bit AS
+BEGIN
+    RETURN CASE WHEN @severity >= 17 OR @error_number IN (601, 1205, 1222, 3958, 3960, 3966, 3967, 51205) THEN 1 ELSE 0 END;
 END
 GO
 
@@ -254,7 +263,7 @@ GO
 
 -- Fails the attempt at a job whose process has ended. A job whose row makes this fail is dead.
 -- Gives: is_failed, 0 if it was passed over; notices, added to @notices
--- Errors: deadlocks, and errors that leave the transaction unusable
+-- Errors: passing ones (is_passing_error), and errors that leave the transaction unusable
 CREATE PROCEDURE dialoq.fail_job_of_dead_process
     @job_id bigint, @process uniqueidentifier, @token bigint, @now datetime2(6), @is_failed bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -277,7 +286,7 @@ BEGIN
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
-        IF XACT_STATE() <> 1 OR @error_number IN (1205, 1222, 51205) THROW;
+        IF XACT_STATE() <> 1 OR dialoq.is_passing_error(@error_number, ERROR_SEVERITY()) = 1 THROW;
         ROLLBACK TRANSACTION dialoq_step;
         EXEC dialoq.bury_job @job_id, @error_message;
         SET @is_failed = 1;

@@ -18,7 +18,7 @@ BEGIN
     DECLARE @said nvarchar(max), @is_done bit = 0, @restarts int = 0, @job_id bigint, @past datetime2(6), @past_id bigint;
     DECLARE @due datetime2(6), @is_locked bit, @has_turn bit, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':tick_jobs');
     DECLARE @error_number int, @error_message nvarchar(4000), @bad_job bigint, @is_more bit = 0, @at datetime2(6);
-    DECLARE @process uniqueidentifier, @holder uniqueidentifier, @token bigint;
+    DECLARE @process uniqueidentifier, @holder uniqueidentifier, @token bigint, @is_passing bit;
     SET @due_at = NULL;
     WHILE @is_done = 0
     BEGIN TRY
@@ -63,9 +63,10 @@ BEGIN
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
+        SET @is_passing = dialoq.is_passing_error(@error_number, ERROR_SEVERITY());
         IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         SET @restarts = @restarts + 1;
-        IF @bad_job IS NULL OR @error_number IN (1205, 1222, 51205) OR @restarts > 100 THROW;
+        IF @bad_job IS NULL OR @is_passing = 1 OR @restarts > 100 THROW;
         -- What comes again is without it.
         EXEC dialoq.bury_job @bad_job, @error_message;
     END CATCH

@@ -33,6 +33,11 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
             Code::DEADLOCK,
             format!("the transaction was chosen as a deadlock victim and rolled back; run it again ({message})"),
         ),
+        // A row moved while it was read uncommitted. Microsoft says to do as after a deadlock.
+        (601, Text::Ours) => Error::new(
+            Code::DEADLOCK,
+            format!("the transaction met another one and was rolled back; run it again ({message})"),
+        ),
         // Two transactions under SNAPSHOT changed one row; the server has rolled back the later one.
         (3960, _) => Error::new(
             Code::DEADLOCK,
@@ -124,6 +129,7 @@ mod tests {
             (1205, 1205, ErrorKind::Conflict),
             (51_205, 1205, ErrorKind::Conflict),
             (3960, 1205, ErrorKind::Conflict),
+            (601, 1205, ErrorKind::Conflict),
             (1222, 1222, ErrorKind::Conflict),
             (40_613, 60_030, ErrorKind::Store),
             (18_456, 60_034, ErrorKind::Store),
@@ -152,6 +158,7 @@ mod tests {
         assert_eq!(code(229, Text::Users), (60_022, ErrorKind::User));
         assert_eq!(code(58_426, Text::Users), (60_022, ErrorKind::User));
         assert_eq!(code(1222, Text::Users), (60_022, ErrorKind::User), "the limit is the user's own");
+        assert_eq!(code(601, Text::Users), (60_022, ErrorKind::User), "and so is NOLOCK");
         for number in [1205, 3960] {
             assert_eq!(code(number, Text::Users), (1205, ErrorKind::Conflict));
         }
