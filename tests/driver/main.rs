@@ -237,7 +237,7 @@ fn main() -> ExitCode {
             a_conversation_of_a_dropped_service_is_not_found a_recheck_is_done_although_the_clock_was_set_back
             a_tick_reads_a_part_of_very_many_requests a_message_to_a_side_that_is_erased_meanwhile_does_not_stay;
         Mssql rollbacks_mssql: the_rollback_of_a_group_that_another_receiver_has_counts_when_that_has_ended
-            rollbacks_that_are_counted_at_once_turn_a_queue_off;
+            rollbacks_that_are_counted_at_once_turn_a_queue_off a_rollback_that_tick_cannot_count_is_counted_later;
         Mssql jobs_mssql: a_job_of_an_enlisted_transaction_comes_back_uncounted a_job_that_a_transaction_cancels_is_passed_over
             a_state_that_was_seen_counts_without_a_token plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_claim_whose_answer_was_lost_goes_back jobs_pushed_into_a_queue_while_it_is_dropped_go_too

@@ -1,7 +1,7 @@
 //! Rollbacks of transactions that received, on SQL Server, where the locks of a transaction end before its rollback is counted.
 
 use crate::enlisting_mssql::{connect, dialog, on_url};
-use crate::hostile_mssql::run;
+use crate::hostile_mssql::{number, run};
 use crate::jobs_mssql::one;
 use crate::servers::Store;
 use crate::stage::SOON;
@@ -109,5 +109,27 @@ pub(crate) fn rollbacks_that_are_counted_at_once_turn_a_queue_off(store: Store) 
             // On a slow machine it has gone on without its turn.
             assert!(!has_counted || took >= TURN, "it does not wait for its turn: {took:?}");
         }
+    });
+}
+
+/// Without its record a rollback that tick cannot count would never be counted.
+pub(crate) fn a_rollback_that_tick_cannot_count_is_counted_later(store: Store) {
+    on_url(store, |broker, mut client, url| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        // No tick of its own counts.
+        broker.close().await.unwrap();
+        let mut other = connect(&url).await;
+        run(&mut client, RECEIVE).await;
+        note(&mut other, 1).await;
+        run(&mut client, "ROLLBACK").await;
+        let shortage = "CREATE TRIGGER dialoq.shortage ON dialoq.queue_rollback AFTER INSERT AS RAISERROR (N'no space is left', 17, 1)";
+        run(&mut other, shortage).await;
+        assert_ne!(number(&mut client, "EXEC dialoq.tick").await, 0, "tick says that the server lacks something");
+        assert_eq!(counted(&mut client).await.1, 1, "and keeps the record");
+        run(&mut other, "DROP TRIGGER dialoq.shortage").await;
+        run(&mut client, "EXEC dialoq.tick").await;
+        let rollbacks = one(&mut client, "SELECT COUNT(*) FROM dialoq.queue_rollback").await;
+        assert_eq!((rollbacks.get::<i32, _>(0), counted(&mut client).await.1), (Some(1), 0));
     });
 }

@@ -53,13 +53,14 @@ BEGIN
 END
 GO
 
--- Counts the rollback of a transaction that received and has ended, if no transaction holds its group.
+-- Counts the rollback of a transaction that received and has ended, if no transaction holds its group. is_locked is NULL if an error
+-- that passes, such as a lock of a change of definitions, keeps it from being counted: without its record it would never be counted.
 CREATE PROCEDURE dialoq.try_attempt
     @attempt_id uniqueidentifier, @group uniqueidentifier, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @error_number int, @error_message nvarchar(4000);
+    DECLARE @error_number int, @error_message nvarchar(4000), @is_passing bit;
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
         EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
@@ -68,10 +69,11 @@ BEGIN
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
+        SET @is_passing = dialoq.is_passing_error(@error_number, ERROR_SEVERITY());
         IF XACT_STATE() <> 1 OR @error_number IN (1205, 51205) THROW;
         ROLLBACK TRANSACTION dialoq_step;
-        EXEC dialoq.note_failure -1, NULL, @attempt_id, @error_number, @error_message;
-        SET @is_locked = 1;
+        SET @is_locked = CASE @is_passing WHEN 0 THEN 1 END;
+        IF @is_passing = 0 EXEC dialoq.note_failure -1, NULL, @attempt_id, @error_number, @error_message;
     END CATCH
 END
 GO

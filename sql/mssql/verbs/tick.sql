@@ -28,7 +28,7 @@ BEGIN
     DECLARE @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @is_settled bit;
     DECLARE @process uniqueidentifier, @resource nvarchar(255);
     -- What is being done: whatever leaves the transaction unusable is noted as the fault of this.
-    DECLARE @step nvarchar(10), @is_done bit = 0, @restarts int = 0, @error_number int, @error_message nvarchar(4000);
+    DECLARE @step nvarchar(10), @is_done bit = 0, @restarts int = 0, @error_number int, @error_message nvarchar(4000), @is_passing bit;
     DECLARE @did_jobs int = 0, @jobs_due datetime2(6), @top_jobs int, @has_due_schedules bit = 0;
     DECLARE @processes TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, process uniqueidentifier NOT NULL);
     SET @top = COALESCE(@top, 500);
@@ -86,6 +86,8 @@ BEGIN
             SET @step = N'attempt';
             EXEC dialoq.try_attempt @attempt, @group, @is_locked OUTPUT, @notices OUTPUT;
             SET @step = NULL;
+            -- The next one would wait for the same lock.
+            IF @is_locked IS NULL BREAK;
             IF @is_locked = 1 SET @did = @did + 1;
         END
         -- A recheck that has to wait goes to the end of the line. While a transaction stays open, all those that wait for it would be
@@ -157,9 +159,10 @@ BEGIN
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
+        SET @is_passing = dialoq.is_passing_error(@error_number, ERROR_SEVERITY());
         IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         SET @restarts = @restarts + 1;
-        IF @step IS NULL OR @error_number IN (1205, 51205) OR @restarts > 100 THROW;
+        IF @step IS NULL OR @error_number IN (1205, 51205) OR @step = N'attempt' AND @is_passing = 1 OR @restarts > 100 THROW;
         -- It is put off, so what comes again is without it.
         BEGIN TRY
             BEGIN TRANSACTION;
