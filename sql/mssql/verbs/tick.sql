@@ -86,10 +86,11 @@ BEGIN
             SET @step = N'attempt';
             EXEC dialoq.try_attempt @attempt, @group, @is_locked OUTPUT, @notices OUTPUT;
             SET @step = NULL;
-            -- The next one would wait for the same lock.
-            IF @is_locked IS NULL BREAK;
+            -- The next ones may need the same lock, for which one wait is enough.
+            IF @is_locked IS NULL SET LOCK_TIMEOUT 0;
             IF @is_locked = 1 SET @did = @did + 1;
         END
+        SET LOCK_TIMEOUT 1000;
         -- A recheck that has to wait goes to the end of the line. While a transaction stays open, all those that wait for it would be
         -- read in each tick, and nothing else would be done meanwhile.
         SET @number = 0;
