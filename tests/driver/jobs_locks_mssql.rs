@@ -84,7 +84,7 @@ pub(crate) fn no_job_is_dead_because_the_server_lacks_something(store: Store) {
         let dead = one(&mut client, "SELECT COUNT(*) FROM dialoq.job WHERE state = 3 OR last_error IS NOT NULL").await;
         assert_eq!(dead.get::<i32, _>(0), Some(0));
         run(&mut client, "EXEC dialoq.tick").await;
-        let again: Vec<u32> = [take(&broker).await, take(&broker).await].iter().map(|jobs| jobs[0].attempt).collect();
+        let again: Vec<u16> = [take(&broker).await, take(&broker).await].iter().map(|jobs| jobs[0].attempt).collect();
         assert_eq!(again, [2, 2]);
     });
 }

@@ -69,7 +69,7 @@ BEGIN
         SET @past = @oldest;
         SET @resource = CONCAT(N'dialoq:group:', @candidate);
         -- In this order: Babelfish takes a lock of the session that is tested so for one of the transaction. At its end it forgets the
-        -- lock, which nobody can free then.
+        -- lock, which nothing but the end of the session frees then.
         IF APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'Exclusive'
             AND APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0
             CONTINUE;
