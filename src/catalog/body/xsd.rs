@@ -7,7 +7,7 @@
 use super::retries::Retries;
 use super::{Effort, check_memory, copies, most_steps, xml};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use uppsala::{Document, XS_NAMESPACE, XsdValidator};
+use uppsala::{Document, NodeId, XS_NAMESPACE, XsdValidator};
 
 /// Up to this size a rejection names line and column.
 const MOST_BYTES_WITH_PLACES: usize = 64 * 1024;
@@ -96,7 +96,7 @@ fn without_places(parsed: &Document<'_>) -> Document<'static> {
 }
 
 fn compile_one(text: &str, retries: &mut Retries) -> Result<XsdValidator, String> {
-    let document = xml::tree(text)?;
+    let mut document = xml::tree(text)?;
     let root = document.document_element().ok_or("it has no root element")?;
     let is_schema = document.element(root).is_some_and(|element| {
         element.name.local_name == "schema" && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE)
@@ -111,9 +111,39 @@ fn compile_one(text: &str, retries: &mut Retries) -> Result<XsdValidator, String
             return Err(format!("xs:{} is not supported; each schema must stand by itself", element.name.local_name));
         }
     }
+    leave_out_alternatives_of_none(&mut document);
     copies::check(&document)?;
     retries.add(&document)?;
     guarded(|| XsdValidator::from_schema(&document))?.map_err(|error| error.to_string())
+}
+
+/// Removes each element with maxOccurs="0" from its `xs:choice`: it stands for no element. The validator took such an element of a
+/// body for an alternative, went on to the next repetition without it, and in an unbounded choice never ended.
+fn leave_out_alternatives_of_none(document: &mut Document<'_>) {
+    let is_named = |document: &Document<'_>, node: NodeId, name: &str| {
+        document.element(node).is_some_and(|element| {
+            &*element.name.local_name == name && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE)
+        })
+    };
+    let is_none = |document: &Document<'_>, node: NodeId| {
+        let most = document.get_attribute(node, "maxOccurs");
+        is_named(document, node, "element") && most.is_some_and(|most| most.trim().parse() == Ok(0_u64))
+    };
+    let mut found = Vec::new();
+    let mut open = vec![document.root()];
+    while let Some(parent) = open.pop() {
+        let is_choice = is_named(document, parent, "choice");
+        for child in document.children(parent) {
+            if is_choice && is_none(document, child) {
+                found.push(child);
+            } else {
+                open.push(child);
+            }
+        }
+    }
+    for node in found {
+        document.detach(node);
+    }
 }
 
 /// Schemas and bodies come from strangers; should the validator have a bug that panics, it costs one message, not the
@@ -144,6 +174,21 @@ mod tests {
         assert_eq!(check(1, 9), Ok(None));
         assert!(check(2, 2).unwrap_err().contains("3 steps"));
         assert!(check(1, 1).is_err());
+    }
+
+    #[test]
+    fn an_alternative_of_no_element_ends_the_check() {
+        for (repeats, none) in [("unbounded", " 0 "), ("unbounded", "0"), ("18446744073709551615", "00")] {
+            let text = format!(
+                "<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'><xs:complexType><xs:choice maxOccurs='{repeats}'>\
+                 <xs:element name='b' minOccurs='0' maxOccurs='{none}'/><xs:element name='a'/></xs:choice></xs:complexType>\
+                 </xs:element></xs:schema>"
+            );
+            let collection = Collection::compile(&text).unwrap();
+            let check = |body: &str| collection.check_text(body, 99, 99);
+            assert!(check("<r><a/><b/></r>").is_err());
+            assert_eq!(check("<r><a/><a/></r>"), Ok(Some(())));
+        }
     }
 
     #[test]
