@@ -4,6 +4,7 @@
 //! writes it in one transaction, syncs once and answers all callers. While it syncs the next batch grows. A caller that
 //! is alone writes on its own thread, because handing over to another thread and back costs more than the sync.
 
+use super::answered::UnseenAnswers;
 use super::batch::{Batch, Slot, Slots, WriteSide, note_dropped, writing};
 use super::checks::Checking;
 use super::failure::{is_busy, poisoned, storage};
@@ -76,6 +77,7 @@ pub(super) struct Engine {
     pub(super) readers: Option<Readers>,
     recent: Arc<Mutex<Recent<MessageRow>>>,
     pub(super) ending: Arc<Ending>,
+    pub(super) unseen: UnseenAnswers,
     /// Set once the connections are released.
     pub(super) is_released: AtomicBool,
     /// The last field, so that the lock goes after every connection of the store is closed.
@@ -110,6 +112,7 @@ impl Engine {
             readers,
             recent,
             ending,
+            unseen: UnseenAnswers::default(),
             is_released: AtomicBool::new(false),
             owner: Mutex::new(owner),
         }
@@ -653,8 +656,15 @@ impl Engine {
             poisoned("a thread panicked while it wrote")
         })?;
         self.run_batch(&mut write, true);
-        while self.lock_even_failed().has_unwritten() {
-            self.run_batch(&mut write, true);
+        loop {
+            while self.lock_even_failed().has_unwritten() {
+                self.run_batch(&mut write, true);
+            }
+            let unseen = self.unseen.take();
+            if unseen.is_empty() {
+                break;
+            }
+            unseen.iter().for_each(|slots| self.give_back(slots));
         }
         write.is_shut = true;
         let last = {

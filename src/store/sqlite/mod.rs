@@ -1,5 +1,6 @@
 //! The embedded store: the core in memory, its rows in SQLite, group commit between them.
 
+mod answered;
 mod batch;
 mod board;
 mod checks;
@@ -48,6 +49,7 @@ use crate::protocol::work::{TakenJob, WorkVerb};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::sql::sqlite::transaction::LAST_ROW;
 use crate::time::Clock;
+use answered::Answered;
 use batch::{Batch, Sender, Slot, Slots, WriteSide};
 use deferred::DeferredKeys;
 use engine::Engine;
@@ -351,27 +353,6 @@ async fn answered(engine: &Engine, receiver: oneshot::Receiver<Result<Slots>>) -
     receiver.await.unwrap_or_else(|_| Err(engine.why_unanswered()))
 }
 
-/// The answer to a unit. Its caller may be dropped after the answer arrives and before it is polled.
-struct Answered<'e> {
-    engine: &'e Engine,
-    receiver: oneshot::Receiver<Result<Slots>>,
-}
-
-impl Answered<'_> {
-    async fn wait(mut self) -> Result<Slots> {
-        (&mut self.receiver).await.unwrap_or_else(|_| Err(self.engine.why_unanswered()))
-    }
-}
-
-impl Drop for Answered<'_> {
-    fn drop(&mut self) {
-        self.receiver.close();
-        if let Ok(Ok(slots)) = self.receiver.try_recv() {
-            self.engine.give_back(&slots);
-        }
-    }
-}
-
 /// The outcomes of a unit with an id during its commit. If its caller leaves then, leased jobs go back.
 struct UnseenOutcomes<'e> {
     engine: &'e Engine,
@@ -402,6 +383,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let _judgements = self.engine.checking.judge(&unit).await;
             let cost = cost(&unit).min(ROOM);
+            let takes_leased_jobs = answered::takes_leased_jobs(&unit);
             loop {
                 let room = self.room(cost).await?;
                 let (sender, receiver) = oneshot::channel();
@@ -410,7 +392,7 @@ impl Store for SqliteStore {
                     state.take_unit(unit, Sender::new(sender, Some(room)), self.engine.clock.now());
                     self.engine.write_ordered(state);
                 }
-                match batch::take_retry(Answered { engine: &self.engine, receiver }.wait().await?) {
+                match batch::take_retry(Answered::new(&self.engine, receiver, takes_leased_jobs).wait().await?) {
                     Ok((retried, unlocked)) => {
                         unit = retried;
                         // A store that closes drops the other end; the next order is refused then.

@@ -96,3 +96,26 @@ async fn a_leased_job_of_a_caller_that_has_left_goes_back_although_the_store_clo
     let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&store)).await;
     assert_eq!(attempt.expect("it is ready"), 1);
 }
+
+/// The caller has not looked at its answer, as a task that was aborted and not dropped yet.
+#[tokio::test]
+async fn a_close_gives_leased_jobs_back_that_their_callers_have_not_seen() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    add_a_job(&store).await;
+    let queue_id = store.catalog().work_queue("w").unwrap().id;
+    // Otherwise its caller may write the batch itself.
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut asked: BoxFuture<'_, _> = store.submit(vec![take()]);
+    assert_pending(&mut asked);
+    until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    store.close().await.unwrap();
+    let again = SqliteStore::open(options(folder.path())).unwrap();
+    let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&again)).await;
+    assert_eq!(attempt.expect("it is ready"), 1);
+    assert_eq!(asked.await.unwrap_err().code(), Code::STORE_CLOSED);
+}
