@@ -111,10 +111,31 @@ fn compile_one(text: &str, retries: &mut Retries) -> Result<XsdValidator, String
             return Err(format!("xs:{} is not supported; each schema must stand by itself", element.name.local_name));
         }
     }
+    if let Some(prefix) = foreign_prefix(&document) {
+        return Err(format!(
+            "the prefix '{prefix}' is of another namespace than {XS_NAMESPACE}; give that one another prefix"
+        ));
+    }
     leave_out_alternatives_of_none(&mut document);
     copies::check(&document)?;
     retries.add(&document)?;
     guarded(|| XsdValidator::from_schema(&document))?.map_err(|error| error.to_string())
+}
+
+/// An element whose prefix is that of XML Schema by custom, but of another namespace. The validator takes it for one of XML Schema,
+/// and the checks before it do not.
+fn foreign_prefix<'d>(document: &'d Document<'_>) -> Option<&'d str> {
+    let mut open = vec![document.root()];
+    while let Some(node) = open.pop() {
+        if let Some(element) = document.element(node)
+            && let Some(prefix @ ("xs" | "xsd")) = element.name.prefix.as_deref()
+            && element.name.namespace_uri.as_deref() != Some(XS_NAMESPACE)
+        {
+            return Some(prefix);
+        }
+        open.extend(document.children(node));
+    }
+    None
 }
 
 /// Removes each element with maxOccurs="0" from its `xs:choice`: it stands for no element. The validator took such an element of a
@@ -188,6 +209,18 @@ mod tests {
             let check = |body: &str| collection.check_text(body, 99, 99);
             assert!(check("<r><a/><b/></r>").is_err());
             assert_eq!(check("<r><a/><a/></r>"), Ok(Some(())));
+        }
+    }
+
+    #[test]
+    fn an_element_of_another_namespace_is_none_of_xml_schema() {
+        for prefix in ["xs", "xsd"] {
+            let text = format!(
+                "<schema xmlns='{XS_NAMESPACE}' xmlns:{prefix}='urn:x'><element name='r'><complexType><choice maxOccurs='unbounded'>\
+                 <{prefix}:element name='b' maxOccurs='0'/><element name='a'/></choice></complexType></element></schema>"
+            );
+            let refused = Collection::compile(&text).err().expect(prefix);
+            assert!(refused.contains("another namespace"), "{refused}");
         }
     }
 
