@@ -27,6 +27,8 @@ pub(super) struct Presence {
     process: Uuid,
     host_name: String,
     state: Mutex<State>,
+    /// A link that holds the lock of the process too, while a request on the other one hangs.
+    beside: Mutex<Option<Box<dyn Link>>>,
     /// The last link has taken its locks.
     is_shown: AtomicBool,
     /// Whether transactions of this process may hold jobs.
@@ -177,6 +179,7 @@ impl Presence {
             process,
             host_name,
             state: Mutex::default(),
+            beside: Mutex::default(),
             is_shown: AtomicBool::default(),
             holds_jobs: AtomicBool::default(),
         }
@@ -230,20 +233,48 @@ impl Presence {
     /// Shows that the process lives, for those that find its jobs.
     pub(super) async fn hold(&self) -> Linked<()> {
         self.holds_jobs.store(true, SeqCst);
-        let mut state = match self.unless_it_hangs().await {
-            Some(state) => state,
-            // The session that hangs has the locks.
-            None if self.is_shown.load(SeqCst) => return Ok(()),
-            None => self.state.lock().await,
-        };
-        state.connect_if_lost(self).await
+        let Some(mut state) = self.unless_it_hangs().await else { return self.hold_beside().await };
+        state.connect_if_lost(self).await?;
+        self.leave_beside();
+        Ok(())
     }
 
     /// Shows it again if the connection that shows it is known to be lost. A tick, of this process too, takes a process without
     /// that connection for dead, and ends the attempts at its jobs.
     pub(super) async fn hold_again(&self) -> Linked<()> {
-        let Some(mut state) = self.unless_it_hangs().await else { return Ok(()) };
-        if self.holds_jobs() || !state.places.is_empty() { state.connect_if_lost(self).await } else { Ok(()) }
+        let Some(mut state) = self.unless_it_hangs().await else {
+            let has_shown = self.holds_jobs() || self.is_shown.load(SeqCst);
+            return if has_shown { self.hold_beside().await } else { Ok(()) };
+        };
+        if self.holds_jobs() || !state.places.is_empty() {
+            state.connect_if_lost(self).await?;
+        }
+        self.leave_beside();
+        Ok(())
+    }
+
+    /// Shows it by a link of its own: the server may have ended the session of the one that hangs already, and then a tick of this
+    /// process would end the attempts at its own jobs. The lock of a process is shared, so two sessions can hold it.
+    async fn hold_beside(&self) -> Linked<()> {
+        let hold = || Call { name: "hold_presence", args: vec![Arg::Uuid(self.process)] };
+        let mut beside = self.beside.lock().await;
+        if let Some(mut link) = beside.take()
+            && link.call(hold()).await.is_ok()
+        {
+            *beside = Some(link);
+            return Ok(());
+        }
+        let mut link = self.driver.dedicated().await?;
+        link.call(hold()).await?;
+        *beside = Some(link);
+        Ok(())
+    }
+
+    /// Closes the link beside one that goes on.
+    fn leave_beside(&self) {
+        if let Ok(mut beside) = self.beside.try_lock() {
+            beside.take();
+        }
     }
 
     /// The same for its rows, which such a tick deletes.
@@ -272,6 +303,7 @@ impl Presence {
             // If that fails, a process that finds this one dead does it.
             let _ = link.call(Call { name: "delete_process", args: vec![Arg::Uuid(self.process)] }).await;
         }
+        self.leave_beside();
     }
 }
 

@@ -105,5 +105,8 @@ async fn takes_queries_and_ticks_beside_a_check_of_places_that_hangs_go_on() {
     };
     tokio::time::timeout(Duration::from_secs(9), others).await.expect("they wait for the places");
     assert!(!hangs.is_finished());
+    // The server may have ended the session that hangs; a tick would take this process for dead.
+    let held = ["hold_presence", "claim_jobs", "hold_presence", "claim_jobs", "hold_presence", "tick"];
+    assert!(stage.asked(&["hold_presence", "claim_jobs", "tick"]).ends_with(&held.map(str::to_owned)));
     hangs.abort();
 }
