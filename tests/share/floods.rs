@@ -103,11 +103,11 @@ fn a_transaction_ends_although_its_process_has_too_many_calls_under_way() {
         // The steps of another transaction wait behind this one.
         let endless = "with recursive c(n) as (select 1 union all select n + 1 from c) select count(*) from c";
         stream.write_all(&step(2, 2, [vec![2], text(endless), vec![0, 0]].concat())).unwrap();
-        let waiting: Vec<u8> = (3..33_000).flat_map(|id| savepoint(id, 2)).collect();
+        let waiting: Vec<u8> = (3..66_000).flat_map(|id| savepoint(id, 2)).collect();
         stream.write_all(&waiting).unwrap();
-        read_until(&mut stream, b"32768 calls under way");
-        stream.write_all(&step(40_000, 1, vec![6])).unwrap();
-        let answer = [vec![0], number(40_000)].concat();
+        read_until(&mut stream, b"65536 calls under way");
+        stream.write_all(&step(70_000, 1, vec![6])).unwrap();
+        let answer = [vec![0], number(70_000)].concat();
         read_until(&mut stream, &answer);
         assert!(owner.unit_happened(unit_id).await.unwrap(), "the transaction is committed");
     });

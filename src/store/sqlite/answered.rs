@@ -41,7 +41,7 @@ impl UnseenAnswers {
 
     /// Takes them from their callers, which get the error of a closed store.
     pub(super) fn take(&self) -> Vec<Slots> {
-        let kept: Vec<Kept> = self.all().drain().map(|(_, kept)| kept).collect();
+        let kept: Vec<Kept> = self.all().values().cloned().collect();
         let unseen = |kept: &Kept| {
             let mut kept = lock(kept);
             // One that is still to come wakes its caller as ever.
@@ -77,15 +77,19 @@ impl<'e> Answered<'e> {
 
 impl Drop for Answered<'_> {
     fn drop(&mut self) {
-        let left = match &mut self.receiver {
-            Waits::Alone(receiver) => closed(receiver),
-            Waits::Kept(kept) => {
-                self.engine.unseen.all().remove(&place(kept));
-                lock(kept).as_mut().and_then(closed)
+        let engine = self.engine;
+        let give_back = |slots: Slots| engine.give_back(&slots);
+        match &mut self.receiver {
+            Waits::Alone(receiver) => {
+                closed(receiver).map(give_back);
             }
-        };
-        if let Some(slots) = left {
-            self.engine.give_back(&slots);
+            Waits::Kept(kept) => {
+                // A close that finds the entry waits here until the jobs are ordered, and writes them.
+                let mut receiver = lock(kept);
+                receiver.as_mut().and_then(closed).map(give_back);
+                drop(receiver);
+                engine.unseen.all().remove(&place(kept));
+            }
         }
     }
 }

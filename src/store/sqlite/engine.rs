@@ -660,11 +660,14 @@ impl Engine {
             while self.lock_even_failed().has_unwritten() {
                 self.run_batch(&mut write, true);
             }
-            let unseen = self.unseen.take();
-            if unseen.is_empty() {
+            // A store that has failed takes nothing back.
+            if self.lock_even_failed().failed.is_some() {
                 break;
             }
-            unseen.iter().for_each(|slots| self.give_back(slots));
+            self.unseen.take().iter().for_each(|slots| self.give_back(slots));
+            if !self.lock_even_failed().has_unwritten() {
+                break;
+            }
         }
         write.is_shut = true;
         let last = {

@@ -387,12 +387,14 @@ impl Store for SqliteStore {
             loop {
                 let room = self.room(cost).await?;
                 let (sender, receiver) = oneshot::channel();
+                // Before the unit is ordered: a close finds it.
+                let answered = Answered::new(&self.engine, receiver, takes_leased_jobs);
                 {
                     let mut state = self.engine.lock()?;
                     state.take_unit(unit, Sender::new(sender, Some(room)), self.engine.clock.now());
                     self.engine.write_ordered(state);
                 }
-                match batch::take_retry(Answered::new(&self.engine, receiver, takes_leased_jobs).wait().await?) {
+                match batch::take_retry(answered.wait().await?) {
                     Ok((retried, unlocked)) => {
                         unit = retried;
                         // A store that closes drops the other end; the next order is refused then.

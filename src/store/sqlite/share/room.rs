@@ -140,14 +140,15 @@ impl Units {
 
     fn set_aside(&mut self, before: Instant) -> Vec<OwnedSemaphorePermit> {
         let old = self.under_way.iter().take_while(|(_, (since, _))| *since <= before);
-        let mut left = ROOM - self.cost_of_waiting;
+        let mut cost_of_waiting = self.cost_of_waiting;
+        // One that does not fit goes all the same while there is room: else it kept the room of all others.
         let fits = |(id, (_, permit)): (&u64, &(Instant, OwnedSemaphorePermit))| {
-            let cost = u32::try_from(permit.num_permits()).ok().filter(|cost| *cost <= left)?;
-            left -= cost;
+            let cost = u32::try_from(permit.num_permits()).ok().filter(|_| cost_of_waiting < ROOM)?;
+            cost_of_waiting += cost;
             Some((*id, cost))
         };
         let set_aside: Vec<_> = old.filter_map(fits).collect();
-        self.cost_of_waiting = ROOM - left;
+        self.cost_of_waiting = cost_of_waiting;
         self.waiting.extend(set_aside.iter().copied());
         set_aside.iter().filter_map(|(id, _)| self.under_way.remove(id)).map(|(_, permit)| permit).collect()
     }

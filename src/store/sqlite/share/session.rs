@@ -50,7 +50,7 @@ const DEPTH_EVERY: Duration = Duration::from_millis(5);
 // one process from filling the memory of another.
 
 /// Calls under way of one connection.
-const MOST_CALLS: usize = 32 * 1024;
+const MOST_CALLS: usize = 64 * 1024;
 /// Open transactions of one connection.
 const MOST_TRANSACTIONS: usize = 8 * 1024;
 /// Names that one connection may watch besides those of queues that exist, and the longest of them in bytes.
