@@ -41,6 +41,20 @@ async fn next_attempt(store: &SqliteStore) -> u16 {
     }
 }
 
+/// A take whose batch waits for the write lock of another program, and that lock. Otherwise its caller may write the batch itself.
+async fn take_that_is_not_written<'s>(
+    store: &'s SqliteStore,
+    folder: &Path,
+) -> (BoxFuture<'s, Result<Vec<Outcome>>>, rusqlite::Connection) {
+    let queue_id = store.catalog().work_queue("w").unwrap().id;
+    let other = rusqlite::Connection::open(folder.join("a.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut asked = store.submit(vec![take()]);
+    assert_pending(&mut asked);
+    until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
+    (asked, other)
+}
+
 /// A caller that left during the commit left its job to the end of the lease, which was a failed attempt.
 #[tokio::test]
 async fn a_leased_job_of_a_unit_with_an_id_goes_back_whenever_the_caller_leaves() {
@@ -76,12 +90,7 @@ async fn a_leased_job_of_a_caller_that_has_left_goes_back_although_the_store_clo
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(options(folder.path())).unwrap();
     add_a_job(&store).await;
-    let queue_id = store.catalog().work_queue("w").unwrap().id;
-    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut asked: BoxFuture<'_, _> = store.submit(vec![take()]);
-    assert_pending(&mut asked);
-    until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
+    let (asked, other) = take_that_is_not_written(&store, folder.path()).await;
     drop(asked);
     let closing = tokio::spawn({
         let store = store.clone();
@@ -104,13 +113,7 @@ async fn a_close_gives_leased_jobs_back_that_their_callers_have_not_seen() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(options(folder.path())).unwrap();
     add_a_job(&store).await;
-    let queue_id = store.catalog().work_queue("w").unwrap().id;
-    // Otherwise its caller may write the batch itself.
-    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut asked: BoxFuture<'_, _> = store.submit(vec![take()]);
-    assert_pending(&mut asked);
-    until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
+    let (asked, other) = take_that_is_not_written(&store, folder.path()).await;
     other.execute_batch("ROLLBACK").unwrap();
     drop(other);
     store.close().await.unwrap();
