@@ -226,3 +226,30 @@ pub(crate) fn a_member_that_frees_its_locks_stops_no_receive(store: Store) {
         broker.close().await.unwrap();
     });
 }
+
+/// As if its connection was cut in silence. Without the second connection the other process learns of the message by its poll, a minute
+/// later.
+pub(crate) fn a_notification_whose_connection_hangs_goes_by_another(store: Store) {
+    on(store, |database, broker, dialog| async move {
+        let (gate, side) = (connect(database.url()).await, connect(database.url()).await);
+        gate.batch_execute("SELECT pg_advisory_lock(21)").await.unwrap();
+        let hangs = "CREATE SEQUENCE public.calls;
+            CREATE OR REPLACE FUNCTION dialoq.notify_processes(p_notices text) RETURNS void
+            LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+            IF p_notices LIKE '%q:%' AND nextval('public.calls') = 1 THEN PERFORM pg_advisory_lock(21); END IF;
+            PERFORM dialoq.send_notices(p_notices); END $$";
+        database.sql(hangs);
+        let other = Broker::open(database.url()).await.unwrap();
+        let receiver = other.clone();
+        let received = tokio::spawn(async move { receiver.receive("server").wait(3 * SOON).await });
+        let asks = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'
+            AND query LIKE '%dialoq.receive%' AND pid <> pg_backend_pid()";
+        until(&side, asks).await;
+        broker.send(dialog, "Word", "one").await.unwrap();
+        let batch = soon("a receiver of another process", received).await.unwrap().unwrap();
+        assert_eq!(batch.expect("the message").len(), 1);
+        gate.batch_execute("SELECT pg_advisory_unlock(21)").await.unwrap();
+        other.close().await.unwrap();
+        broker.close().await.unwrap();
+    });
+}

@@ -10,7 +10,7 @@ use crate::store::{BoxFuture, SqlRow};
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// A link and one for the requests behind one that hangs, each made when it is first needed and again when it is lost. Each runs one
 /// request at a time.
@@ -113,6 +113,20 @@ impl ControlConnection {
     /// Makes a call that may be repeated.
     pub(in crate::store::database) async fn call(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
         call_reconnecting(&mut *self.free().await.kept, call).await
+    }
+
+    /// Makes a call that is quick and may be made twice: if its link may hang, once more on the other. The first answer counts.
+    pub(in crate::store::database) async fn quick_call(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        let mut used = self.free().await;
+        let mut first = pin!(call_reconnecting(&mut *used.kept, call.clone()));
+        if let Ok(answer) = timeout(HANGING, &mut first).await {
+            return answer;
+        }
+        tokio::select! {
+            biased;
+            answer = &mut first => answer,
+            answer = self.call(call) => answer,
+        }
     }
 
     /// Lends the link; calls of others wait until it is back.

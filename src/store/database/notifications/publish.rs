@@ -137,7 +137,7 @@ impl Database {
             self.outbox.added.notified().await;
             for payload in self.outbox.take().payloads(self.process) {
                 let call = Call { name: "notify_processes", args: vec![Arg::Text(&payload)] };
-                if let Err(failure) = self.control.call(call).await {
+                if let Err(failure) = self.control.quick_call(call).await {
                     tracing::warn!(error = %failure.error, "other processes could not be notified: {payload}");
                 }
             }

@@ -211,7 +211,7 @@ impl Database {
     async fn send_note(&self, note: &Note) {
         let send = async {
             let args = vec![Arg::Uuid(note.attempt), Arg::Int(note.queue), Arg::Uuid(note.group)];
-            match self.control.call(Call { name: "begin_attempt", args }).await {
+            match self.control.quick_call(Call { name: "begin_attempt", args }).await {
                 Ok(_) => self.attempt_began(),
                 Err(failure) => {
                     tracing::warn!(error = %failure.error, "a RECEIVE could not be noted; its rollback would not be counted");

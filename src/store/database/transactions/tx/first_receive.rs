@@ -197,7 +197,7 @@ impl Session {
 impl HoldsClaim for Place {
     fn grow_old(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let (database, link) = loop {
+            loop {
                 let holder = |session: &Session| {
                     session.claim.as_ref().map(|first| (session.database.clone(), first.claim.hangs()))
                 };
@@ -205,7 +205,11 @@ impl HoldsClaim for Place {
                 // Before the session is locked: its caller does not wait for a connection.
                 let link = if hangs { Ok(None) } else { database.driver.take_spare().await };
                 match link {
-                    Ok(Some(link)) => break (database, link),
+                    Ok(Some(link)) => {
+                        if self.leave_claim(link, &database).await {
+                            return;
+                        }
+                    }
                     Ok(None) => {}
                     Err(error) => {
                         tracing::debug!(%error, "a claim stays: its transaction gets no connection");
@@ -214,20 +218,31 @@ impl HoldsClaim for Place {
                 }
                 drop(database);
                 tokio::time::sleep(NO_SPARE).await;
-            };
-            // While a request runs, it takes the messages itself. It may wait for this very link, so the link is given up.
-            let Ok(mut place) = self.0.try_lock() else { return };
-            let Some(session) = place.as_mut() else { return };
-            if let Err(failure) = session.take_over(link).await {
-                session.lost_by = Some(failure.error);
-                return;
-            }
-            let attempt = session.attempt.clone();
-            // The connection for notes may hang: the caller's next request does not wait for it.
-            drop(place);
-            if let Some(attempt) = attempt {
-                database.send_waiting_notes(&attempt).await;
             }
         })
+    }
+}
+
+impl Place {
+    /// Takes the messages of an old claim on this link. Returns false if the session that claimed them hangs by now, which would cost the
+    /// caller its transaction.
+    async fn leave_claim(&self, link: Box<dyn Link>, database: &Database) -> bool {
+        // While a request runs, it takes the messages itself. It may wait for this very link, so the link is given up.
+        let Ok(mut place) = self.0.try_lock() else { return true };
+        let Some(session) = place.as_mut() else { return true };
+        if session.claim.as_ref().is_some_and(|first| first.claim.hangs()) {
+            return false;
+        }
+        if let Err(failure) = session.take_over(link).await {
+            session.lost_by = Some(failure.error);
+            return true;
+        }
+        let attempt = session.attempt.clone();
+        // The connection for notes may hang: the caller's next request does not wait for it.
+        drop(place);
+        if let Some(attempt) = attempt {
+            database.send_waiting_notes(&attempt).await;
+        }
+        true
     }
 }
