@@ -7,13 +7,12 @@
 //! A store checks bodies before it takes any lock, and keeps the [`Verdict`] for the moment of arrival.
 
 mod chains;
-mod copies;
 mod counted;
 mod json;
 mod markup;
-mod retries;
 mod schemas;
 mod verdict;
+mod weights;
 mod xml;
 mod xsd;
 

@@ -4,6 +4,7 @@
 //! entities to expand and nothing to fetch; elements nest at most [`MAX_DEPTH`] deep; a declared encoding must be the
 //! one the bytes are in; attributes and namespaces are [bounded](markup).
 
+use super::weights::Parts;
 use super::{check_memory, markup};
 use std::borrow::Cow;
 use uppsala::{Document, Parser, PullEvent, PullParser};
@@ -18,6 +19,55 @@ pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
     let mut parser = PullParser::new(&text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
     while parser.next_event().map_err(|error| error.to_string())?.is_some() {}
     Ok(())
+}
+
+/// The parts of a document that cost, and the most digits in a row that one of its values has.
+pub(super) struct Counted {
+    pub(super) parts: Parts,
+    pub(super) digits: usize,
+}
+
+/// Counts the parts of a well-formed document. `constraints` says how many identity constraints an element of a local name has.
+pub(super) fn count(text: &str, constraints: impl Fn(&str) -> u64) -> Result<Counted, String> {
+    markup::check(text)?;
+    let mut counted = Counted { parts: Parts { bytes: text.len() as u64, ..Parts::default() }, digits: 0 };
+    // The identity constraints of each open element, and the digits at the end of what was read of its value.
+    let mut open: Vec<(u64, usize)> = Vec::new();
+    let mut active = 0;
+    let mut parser = PullParser::new(text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
+    while let Some(event) = parser.next_event().map_err(|error| error.to_string())? {
+        match event {
+            PullEvent::StartElement { name, attributes, .. } => {
+                let own = constraints(&name.local_name);
+                active += own;
+                open.push((own, 0));
+                counted.parts.elements += 1;
+                counted.parts.attributes += attributes.len() as u64;
+                counted.parts.found += active;
+                for attribute in &attributes {
+                    counted.digits = counted.digits.max(digits(&attribute.value, 0).0);
+                }
+            }
+            PullEvent::EndElement { .. } => active -= open.pop().map_or(0, |(own, _)| own),
+            PullEvent::Text { content, .. } | PullEvent::CData { content, .. } => {
+                if let Some((_, before)) = open.last_mut() {
+                    let (most, last) = digits(&content, *before);
+                    *before = last;
+                    counted.digits = counted.digits.max(most);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(counted)
+}
+
+/// The most digits in a row, and those at the end, after so many before it.
+fn digits(value: &str, before: usize) -> (usize, usize) {
+    value.bytes().fold((before, before), |(most, row), byte| {
+        let row = if byte.is_ascii_digit() { row + 1 } else { 0 };
+        (most.max(row), row)
+    })
 }
 
 /// A decoded document as a tree.

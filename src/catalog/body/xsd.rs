@@ -4,167 +4,256 @@
 //! one of them. Each stands by itself: `xs:import`, `xs:include`, `xs:redefine` and `xs:override` are refused when the
 //! collection is created, so that none of them is silently ignored.
 
-use super::retries::Retries;
-use super::{Effort, check_memory, copies, most_steps, xml};
+use super::weights::{Parts, Weights};
+use super::{Effort, check_memory, most_steps, xml};
+use std::cell::RefCell;
+use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use uppsala::{Document, NodeId, XS_NAMESPACE, XsdValidator};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use uppsala::XS_NAMESPACE;
+use xsd_schema::validation::{
+    ElementStartView, PathStep, SchemaInfo, SchemaValidator, ValidationError, ValidationEventHandler, ValidationFlags,
+    ValidationSink, ValidationWarning, drive_quick_xml_with,
+};
+use xsd_schema::{SchemaSet, SchemaSetBuilder};
 
-/// Up to this size a rejection names line and column.
-const MOST_BYTES_WITH_PLACES: usize = 64 * 1024;
+/// Digits of a number, and of a number in a schema. An integer without a bound is read in the square of its length: a million digits took
+/// 2.2 s.
+const MOST_DIGITS: usize = 10_000;
 
-/// The memory of the report of one fault, in bytes.
-const FAULT_MEMORY: u64 = 128;
+/// Compiled copies of one schema that are kept. A check needs one to itself, so that many checks at once make more.
+const MOST_COPIES: usize = 8;
+
+/// Names that a compiled schema may learn from bodies before it is compiled again. It keeps the names of all elements it meets.
+const MOST_NAMES: usize = 10_000;
+
+/// The memory of what an identity constraint finds, of an attribute that may be an identity, and of half an item of a list, in bytes.
+const FOUND_MEMORY: u64 = 400;
+const ATTRIBUTE_MEMORY: u64 = 200;
+const ITEM_MEMORY: u64 = 40;
+
+/// What the validator calls the schema in its messages.
+const SCHEMA: &str = "urn:schema";
 
 /// A compiled collection.
 pub(super) struct Collection {
-    schemas: Vec<XsdValidator>,
-    retries: Retries,
+    schemas: Vec<Schema>,
+}
+
+/// One schema document.
+struct Schema {
+    text: Box<str>,
+    weights: Weights,
+    copies: Mutex<Vec<Copy>>,
+}
+
+struct Copy {
+    set: SchemaSet,
+    names: usize,
 }
 
 impl Collection {
     /// # Errors
     /// The wrong schema of the text, and its fault.
     pub(super) fn compile(text: &str) -> Result<Self, String> {
-        let (mut schemas, mut retries) = (Vec::new(), Retries::default());
+        let mut schemas = Vec::new();
         for (index, document) in xml::split_documents(text)?.into_iter().enumerate() {
-            let schema = compile_one(document, &mut retries).map_err(|why| format!("schema {}: {why}", index + 1))?;
-            schemas.push(schema);
+            schemas.push(Schema::compile(document).map_err(|why| format!("schema {}: {why}", index + 1))?);
         }
         if schemas.is_empty() {
             return Err("it holds no xs:schema document".into());
         }
-        Ok(Self { schemas, retries })
+        Ok(Self { schemas })
     }
 
     /// `None` if the effort does not suffice.
     pub(super) fn check(&self, body: &[u8], effort: Effort) -> Option<Result<(), String>> {
         let limit = most_steps(body.len());
-        let parsed = match xml::decode(body) {
+        let text = match xml::decode(body) {
             Ok(text) => text,
             Err(why) => return Some(Err(why)),
         };
-        let result = self.check_text(&parsed, effort.steps().min(limit), limit);
-        result.transpose()
+        self.check_text(&text, effort, limit).transpose()
     }
 
-    /// `None` if it takes more than `steps`, but not more than the limit.
-    fn check_text(&self, text: &str, steps: u64, limit: u64) -> Result<Option<()>, String> {
-        let parsed = xml::tree(text)?;
-        self.retries.check_depth(&parsed)?;
-        let searches = self.retries.searches(&parsed);
-        check_memory(searches.found.saturating_mul(FAULT_MEMORY))?;
-        let visits = self.retries.visits(&parsed).saturating_add(searches.steps);
-        if visits > limit {
+    /// `None` if the effort does not suffice.
+    fn check_text(&self, text: &str, effort: Effort, limit: u64) -> Result<Option<()>, String> {
+        let counted = xml::count(text, |element| {
+            self.schemas.iter().map(|schema| schema.weights.constraints.get(element).copied().unwrap_or(0)).sum()
+        })?;
+        let parts = counted.parts;
+        let steps = self.schemas.iter().map(|schema| schema.weights.steps(parts)).fold(0, u64::saturating_add);
+        if steps > effort.steps().min(limit) {
+            if steps <= limit {
+                return Ok(None);
+            }
             return Err(format!(
-                "checking it may take {visits} steps; the limit for a body of its size is {limit}; nest it less, or simplify \
-                 the optional sequences and the identity constraints of the schema"
+                "checking it may take {steps} steps; the limit for a body of its size is {limit}; send fewer elements in one message, or \
+                 simplify the types and the identity constraints of the schema"
             ));
         }
-        if visits > steps {
-            return Ok(None);
+        if self.schemas.iter().any(|schema| schema.weights.has_integers) && counted.digits > MOST_DIGITS {
+            return Err(format!(
+                "one of its values has {} digits in a row; the most that are checked is {MOST_DIGITS}",
+                counted.digits
+            ));
         }
-        let has_places = text.len() <= MOST_BYTES_WITH_PLACES;
-        let document = if has_places { parsed } else { without_places(&parsed) };
+        check_memory(self.memory(parts))?;
         let mut first = None;
         for schema in &self.schemas {
+            let Some(copy) = schema.take(effort)? else { return Ok(None) };
             // Of several schemas, the one that declares the root element explains most.
-            match guarded(|| schema.validate(&document))?.into_iter().next() {
-                None => return Ok(Some(())),
-                Some(error) => {
-                    let knows_root = !error.message.starts_with("No element declaration");
-                    if first.is_none() || knows_root {
-                        first = Some(if has_places { error.to_string() } else { error.message });
+            match guarded(|| copy.validate(text))? {
+                None => {
+                    schema.give_back(copy);
+                    return Ok(Some(()));
+                }
+                Some(fault) => {
+                    if first.is_none() || !fault.is_of_unknown_root {
+                        first = Some(fault.why);
                     }
                 }
             }
+            schema.give_back(copy);
         }
         Err(first.unwrap_or_else(|| "no schema of the collection accepts it".into()))
     }
+
+    fn memory(&self, parts: Parts) -> u64 {
+        let has_lists = self.schemas.iter().any(|schema| schema.weights.item > 0);
+        let items = if has_lists { parts.bytes.saturating_mul(ITEM_MEMORY) } else { 0 };
+        let found = parts.found.saturating_mul(FOUND_MEMORY);
+        found.saturating_add(parts.attributes.saturating_mul(ATTRIBUTE_MEMORY)).saturating_add(items)
+    }
 }
 
-/// The same tree without its text. The validator counts the lines before each fault it finds, from the beginning of the
-/// text: a megabyte with a fault in each of its elements took minutes.
-fn without_places(parsed: &Document<'_>) -> Document<'static> {
-    let mut document = Document::new();
-    let root = document.root();
-    for child in parsed.children_iter(parsed.root()) {
-        if let Some(copy) = document.import_subtree(parsed, child) {
-            document.append_child(root, copy);
-        }
-    }
-    document
-}
-
-fn compile_one(text: &str, retries: &mut Retries) -> Result<XsdValidator, String> {
-    let mut document = xml::tree(text)?;
-    let root = document.document_element().ok_or("it has no root element")?;
-    let is_schema = document.element(root).is_some_and(|element| {
-        element.name.local_name == "schema" && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE)
-    });
-    if !is_schema {
-        return Err(format!("its root element must be 'schema' in the namespace {XS_NAMESPACE}"));
-    }
-    for child in document.children(root) {
-        let Some(element) = document.element(child) else { continue };
-        let composes = matches!(&*element.name.local_name, "import" | "include" | "redefine" | "override");
-        if composes && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE) {
-            return Err(format!("xs:{} is not supported; each schema must stand by itself", element.name.local_name));
-        }
-    }
-    if let Some(prefix) = foreign_prefix(&document) {
-        return Err(format!(
-            "the prefix '{prefix}' is of another namespace than {XS_NAMESPACE}; give that one another prefix"
-        ));
-    }
-    leave_out_alternatives_of_none(&mut document);
-    copies::check(&document)?;
-    retries.add(&document)?;
-    guarded(|| XsdValidator::from_schema(&document))?.map_err(|error| error.to_string())
-}
-
-/// An element whose prefix is that of XML Schema by custom, but of another namespace. The validator takes it for one of XML Schema,
-/// and the checks before it do not.
-fn foreign_prefix<'d>(document: &'d Document<'_>) -> Option<&'d str> {
-    let mut open = vec![document.root()];
-    while let Some(node) = open.pop() {
-        if let Some(element) = document.element(node)
-            && let Some(prefix @ ("xs" | "xsd")) = element.name.prefix.as_deref()
-            && element.name.namespace_uri.as_deref() != Some(XS_NAMESPACE)
-        {
-            return Some(prefix);
-        }
-        open.extend(document.children(node));
-    }
-    None
-}
-
-/// Removes each element with maxOccurs="0" from its `xs:choice`: it stands for no element. The validator took such an element of a
-/// body for an alternative, went on to the next repetition without it, and in an unbounded choice never ended.
-fn leave_out_alternatives_of_none(document: &mut Document<'_>) {
-    let is_named = |document: &Document<'_>, node: NodeId, name: &str| {
-        document.element(node).is_some_and(|element| {
-            &*element.name.local_name == name && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE)
-        })
-    };
-    let is_none = |document: &Document<'_>, node: NodeId| {
-        let most = document.get_attribute(node, "maxOccurs");
-        is_named(document, node, "element") && most.is_some_and(|most| most.trim().parse() == Ok(0_u64))
-    };
-    let mut found = Vec::new();
-    let mut open = vec![document.root()];
-    while let Some(parent) = open.pop() {
-        let is_choice = is_named(document, parent, "choice");
-        for child in document.children(parent) {
-            if is_choice && is_none(document, child) {
-                found.push(child);
-            } else {
-                open.push(child);
+impl Schema {
+    fn compile(text: &str) -> Result<Self, String> {
+        let weights = {
+            let document = xml::tree(text)?;
+            let root = document.document_element().ok_or("it has no root element")?;
+            let is_schema = document.element(root).is_some_and(|element| {
+                element.name.local_name == "schema" && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE)
+            });
+            if !is_schema {
+                return Err(format!("its root element must be 'schema' in the namespace {XS_NAMESPACE}"));
             }
+            for child in document.children(root) {
+                let Some(element) = document.element(child) else { continue };
+                let composes = matches!(&*element.name.local_name, "import" | "include" | "redefine" | "override");
+                if composes && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE) {
+                    return Err(format!(
+                        "xs:{} is not supported; each schema must stand by itself",
+                        element.name.local_name
+                    ));
+                }
+            }
+            Weights::of(&document)?
+        };
+        let digits = xml::count(text, |_| 0)?.digits;
+        if digits > MOST_DIGITS {
+            return Err(format!("one of its values has {digits} digits in a row; the limit is {MOST_DIGITS}"));
+        }
+        let schema = Self { text: text.into(), weights, copies: Mutex::default() };
+        schema.give_back(schema.compile_again()?);
+        Ok(schema)
+    }
+
+    fn compile_again(&self) -> Result<Copy, String> {
+        let compiled = guarded(|| SchemaSetBuilder::new().add_source(&self.text, SCHEMA)?.compile())?;
+        let set = compiled.map_err(|error| named(&error.to_string()))?.into_schema_set();
+        // The standard lets a schema name types that it does not have, as long as no body needs them.
+        let missing = set.arenas.elements.values().filter_map(|element| element.deferred_type_error.as_ref());
+        let missing =
+            missing.chain(set.arenas.simple_types.values().filter_map(|of| of.deferred_item_type_error.as_ref()));
+        if let Some(missing) = missing.map(|missing| &missing.message).min() {
+            return Err(missing.clone());
+        }
+        let names = set.name_table.len();
+        Ok(Copy { set, names })
+    }
+
+    fn copies(&self) -> MutexGuard<'_, Vec<Copy>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy for one check; `None` if none is free and the effort is quick.
+    fn take(&self, effort: Effort) -> Result<Option<Copy>, String> {
+        let free = self.copies().pop();
+        match (free, effort) {
+            (None, Effort::Full) => self.compile_again().map(Some),
+            (free, _) => Ok(free),
         }
     }
-    for node in found {
-        document.detach(node);
+
+    fn give_back(&self, copy: Copy) {
+        let has_learned_much = copy.set.name_table.len() > copy.names + MOST_NAMES;
+        let mut copies = self.copies();
+        if copies.len() < MOST_COPIES && !has_learned_much {
+            copies.push(copy);
+        }
     }
+}
+
+/// Why a body is not valid.
+struct Fault {
+    why: String,
+    is_of_unknown_root: bool,
+}
+
+/// Keeps the first fault, and ends the check there.
+struct First<'f>(&'f RefCell<Option<ValidationError>>);
+
+impl ValidationSink for First<'_> {
+    fn on_error(&mut self, error: ValidationError) {
+        self.0.borrow_mut().get_or_insert(error);
+    }
+
+    fn on_warning(&mut self, _: ValidationWarning) {}
+}
+
+impl ValidationEventHandler for First<'_> {
+    type Error = ();
+
+    fn after_element(&mut self, _: ElementStartView<'_>, _: &SchemaInfo) -> Result<(), ()> {
+        if self.0.borrow().is_some() { Err(()) } else { Ok(()) }
+    }
+}
+
+impl Copy {
+    fn validate(&self, text: &str) -> Option<Fault> {
+        let found = RefCell::new(None);
+        let validator = SchemaValidator::new(&self.set, ValidationFlags::empty());
+        let mut run = validator.start_run(First(&found));
+        let driven = drive_quick_xml_with(text.as_bytes(), &mut run, &self.set, &mut First(&found));
+        let ended =
+            driven.map_err(|error| error.to_string()).and_then(|_| run.end_validation().map_err(|error| fault(&error)));
+        drop(run);
+        match found.into_inner() {
+            Some(error) => Some(Fault { is_of_unknown_root: error.constraint == "cvc-elt.1", why: fault(&error) }),
+            None => ended.err().map(|why| Fault { is_of_unknown_root: false, why }),
+        }
+    }
+}
+
+/// The fault, its rule in the standard, and its place: `/order[1]/line[3]/@pieces`.
+fn fault(error: &ValidationError) -> String {
+    let mut text = format!("{} ({}", error.message, error.constraint);
+    let steps: Vec<&PathStep> = error.instance_path().map(|path| path.steps().collect()).unwrap_or_default();
+    for (index, step) in steps.into_iter().enumerate() {
+        text.push_str(if index == 0 { ", at /" } else { "/" });
+        let _ = match step {
+            PathStep::Element { name, position, .. } => write!(text, "{}[{position}]", name.local_name()),
+            step => write!(text, "@{}", step.name().local_name()),
+        };
+    }
+    text.push(')');
+    text
+}
+
+/// A message of the compiler, which names the schema by lines and columns.
+fn named(message: &str) -> String {
+    message.replace(&format!("{SCHEMA}:"), "line ").replace(SCHEMA, "the schema")
 }
 
 /// Schemas and bodies come from strangers; should the validator have a bug that panics, it costs one message, not the
@@ -181,85 +270,101 @@ mod tests {
         format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='{root}' type='xs:{kind}'/></xs:schema>")
     }
 
+    fn compiled(schemas: &str) -> Collection {
+        Collection::compile(schemas).unwrap()
+    }
+
+    fn why(collection: &Collection, body: &str) -> String {
+        collection.check_text(body, Effort::Full, most_steps(body.len())).unwrap_err()
+    }
+
     #[test]
     fn the_steps_of_a_check_are_bounded_exactly() {
-        let of_three = format!(
-            "<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'><xs:complexType><xs:sequence>\
-             <xs:element name='a' maxOccurs='2'/></xs:sequence></xs:complexType></xs:element></xs:schema>"
-        );
-        let collection = Collection::compile(&of_three).unwrap();
-        let check = |steps, limit| collection.check_text("<r><a/><a/></r>", steps, limit);
-        assert_eq!(check(3, 3), Ok(Some(())));
-        assert_eq!(check(4, 4), Ok(Some(())));
-        assert_eq!(check(2, 3), Ok(None));
-        assert_eq!(check(1, 9), Ok(None));
-        assert!(check(2, 2).unwrap_err().contains("3 steps"));
-        assert!(check(1, 1).is_err());
-    }
-
-    #[test]
-    fn an_alternative_of_no_element_ends_the_check() {
-        for (repeats, none) in [("unbounded", " 0 "), ("unbounded", "0"), ("18446744073709551615", "00")] {
-            let text = format!(
-                "<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'><xs:complexType><xs:choice maxOccurs='{repeats}'>\
-                 <xs:element name='b' minOccurs='0' maxOccurs='{none}'/><xs:element name='a'/></xs:choice></xs:complexType>\
-                 </xs:element></xs:schema>"
-            );
-            let collection = Collection::compile(&text).unwrap();
-            let check = |body: &str| collection.check_text(body, 99, 99);
-            assert!(check("<r><a/><b/></r>").is_err());
-            assert_eq!(check("<r><a/><a/></r>"), Ok(Some(())));
-        }
-    }
-
-    #[test]
-    fn an_element_of_another_namespace_is_none_of_xml_schema() {
-        for prefix in ["xs", "xsd"] {
-            let text = format!(
-                "<schema xmlns='{XS_NAMESPACE}' xmlns:{prefix}='urn:x'><element name='r'><complexType><choice maxOccurs='unbounded'>\
-                 <{prefix}:element name='b' maxOccurs='0'/><element name='a'/></choice></complexType></element></schema>"
-            );
-            let refused = Collection::compile(&text).err().expect(prefix);
-            assert!(refused.contains("another namespace"), "{refused}");
-        }
+        let collection = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'/></xs:schema>"));
+        let body = "<r><a x='1'/><a/></r>";
+        let check = |body: &str, effort, limit| collection.check_text(body, effort, limit);
+        assert_eq!(check(body, Effort::Full, 4), Ok(Some(())));
+        assert!(check(body, Effort::Full, 3).unwrap_err().contains("4 steps"));
+        let long = format!("<r>{}</r>", "<a/>".repeat(5000));
+        assert_eq!(check(&long, Effort::Quick, 9999), Ok(None));
+        assert_eq!(check(&long, Effort::Full, 9999), Ok(Some(())));
+        assert_eq!(check("<r/>", Effort::Quick, 9999), Ok(Some(())));
     }
 
     #[test]
     fn the_schema_that_declares_the_root_reports_the_fault() {
         let (one, other) = (schema("one", "int"), schema("other", "int"));
         for text in [format!("{one}{other}"), format!("{other}{one}")] {
-            let collection = Collection::compile(&text).unwrap();
-            let why = |body: &str| collection.check_text(body, 9, 9).unwrap_err();
-            assert!(!why("<one>x</one>").contains("No element declaration"), "{}", why("<one>x</one>"));
-            assert!(why("<third/>").contains("No element declaration"), "{}", why("<third/>"));
+            let collection = compiled(&text);
+            assert!(why(&collection, "<one>x</one>").contains("'x'"), "{}", why(&collection, "<one>x</one>"));
+            assert!(why(&collection, "<third/>").contains("'third'"), "{}", why(&collection, "<third/>"));
         }
     }
 
     #[test]
-    fn the_line_of_a_fault_is_reported_for_bodies_up_to_a_size() {
-        let collection = Collection::compile(&schema("one", "int")).unwrap();
-        let why = |bytes: usize| {
-            let head = format!("{}<one>x", "\n".repeat(776));
-            let body = format!("{head}{}</one>", " ".repeat(bytes - head.len() - "</one>".len()));
-            collection.check_text(&body, 9, 9).unwrap_err()
+    fn a_fault_has_its_place() {
+        let collection = compiled(&format!(
+            "<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'><xs:complexType><xs:sequence>\
+             <xs:element name='n' maxOccurs='9'><xs:complexType><xs:attribute name='i' type='xs:int'/></xs:complexType></xs:element>\
+             </xs:sequence></xs:complexType></xs:element></xs:schema>"
+        ));
+        let of_attribute = why(&collection, "<r><n i='1'/><n i='two'/></r>");
+        assert!(of_attribute.ends_with("(cvc-datatype-valid, at /r[1]/n[2]/@i)"), "{of_attribute}");
+        assert!(why(&collection, "<r><m/></r>").ends_with("at /r[1])"));
+        let of_schema = Collection::compile(&schema("one", "nothing")).err().unwrap();
+        assert!(of_schema.contains("nothing"), "{of_schema}");
+    }
+
+    #[test]
+    fn checks_at_once_have_a_copy_each() {
+        let collection = compiled(&schema("one", "int"));
+        let schema = &collection.schemas[0];
+        let taken: Vec<Copy> = (0..MOST_COPIES + 2).map(|_| schema.take(Effort::Full).unwrap().unwrap()).collect();
+        assert!(schema.take(Effort::Quick).unwrap().is_none(), "a quick check compiles nothing");
+        assert_eq!(collection.check_text("<one>1</one>", Effort::Quick, 99), Ok(None));
+        assert_eq!(collection.check_text("<one>1</one>", Effort::Full, 99), Ok(Some(())));
+        taken.into_iter().for_each(|copy| schema.give_back(copy));
+        assert_eq!(schema.copies().len(), MOST_COPIES);
+    }
+
+    #[test]
+    fn the_names_of_bodies_are_forgotten() {
+        let collection = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'/></xs:schema>"));
+        let body = |from: usize, to: usize| {
+            format!("<r>{}</r>", (from..to).map(|name| format!("<a{name}/>")).collect::<String>())
         };
-        assert!(why(1000).contains("777"), "{}", why(1000));
-        assert!(why(64 << 10).contains("777"), "{}", why(64 << 10));
-        assert!(!why((64 << 10) + 1).contains("777"), "{}", why((64 << 10) + 1));
+        let check = |body: &str| collection.check_text(body, Effort::Full, u64::MAX).unwrap();
+        check(&body(0, MOST_NAMES - 10));
+        assert_eq!(collection.schemas[0].copies().len(), 1);
+        check(&body(MOST_NAMES - 10, MOST_NAMES + 10));
+        assert_eq!(collection.schemas[0].copies().len(), 0);
+        check("<r/>");
+        assert_eq!(collection.schemas[0].copies().len(), 1);
     }
 
     #[test]
-    fn a_long_body_is_checked_as_a_short_one() {
-        let collection = Collection::compile(&schema("one", "int")).unwrap();
-        for bytes in [1000, (64 << 10) + 1] {
-            let check = |value: &str| {
-                let body = format!("<one>{value}{}</one>", " ".repeat(bytes - value.len() - "<one></one>".len()));
-                assert_eq!(body.len(), bytes);
-                collection.check_text(&body, 9, 9)
-            };
-            assert_eq!(check("7"), Ok(Some(())), "{bytes} bytes");
-            let why = check("seven").unwrap_err();
-            assert!(why.contains("seven"), "{bytes} bytes: {why}");
+    fn the_digits_of_a_number_have_a_limit() {
+        let (integers, texts) = (compiled(&schema("one", "nonNegativeInteger")), compiled(&schema("one", "string")));
+        let check = |collection: &Collection, value: &str| {
+            collection.check_text(&format!("<one>{value}</one>"), Effort::Full, u64::MAX).map(|_| ())
+        };
+        let digits = |count: usize| "7".repeat(count);
+        assert_eq!(check(&integers, &digits(MOST_DIGITS)), Ok(()));
+        let half = digits(MOST_DIGITS / 2);
+        for too_many in [
+            digits(MOST_DIGITS + 1),
+            format!("{half}&#55;{half}"),
+            format!("{half}<![CDATA[1]]>{half}"),
+            format!("{half}<!-- -->1{half}"),
+        ] {
+            assert!(check(&integers, &too_many).unwrap_err().contains("10001 digits"));
+            assert_eq!(check(&texts, &too_many), Ok(()));
         }
+        let facet = format!(
+            "<xs:simpleType name='s'><xs:restriction base='xs:integer'><xs:maxInclusive value='{}'/></xs:restriction></xs:simpleType>",
+            digits(MOST_DIGITS + 1)
+        );
+        let refused = Collection::compile(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{facet}</xs:schema>"));
+        assert!(refused.err().unwrap().contains("digits"));
     }
 }

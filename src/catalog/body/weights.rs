@@ -1,0 +1,590 @@
+//! What the check of a body by an XML schema costs, read off the schema before it is compiled.
+//!
+//! The validator has no limit of its own that a body of some megabytes would meet, so an upper bound of its work is counted before it runs.
+//! One step is about 0.2 µs of a release build. The factors below were measured with `xsd-schema` 0.3.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use uppsala::{Document, NodeId, XS_NAMESPACE};
+
+/// The work of compiling the content models of a schema. Of one with n particles and r repeated groups in one another it is
+/// n² · (16 + 4^r), each unit 9 ns: eight repeated groups with 89 elements took 4.7 s.
+const MOST_COMPILING: u64 = 50_000_000;
+
+/// How many ways of counting the repetitions of one content model may be open at once. A sequence of 0 to 100 sequences of 0 to 100 `a` has
+/// 10,000, and takes 73 µs for each `a`; with one more sequence of 0 to 100 around it, milliseconds.
+const MOST_COUNTS: u64 = 100_000;
+
+/// Alternatives of one simple type and of its members, and attributes of one element. A union of unions doubles with each.
+const MOST_ALTERNATIVES: u64 = 100_000;
+
+/// Components that refer to one another in a row. The compiler refuses half as many; this only ends the recursion.
+const MOST_IN_A_ROW: u32 = 256;
+
+/// Steps for an element that an identity constraint finds. In 100 constraints at once it took 6 µs, in ten 2.
+const FOUND: u64 = 16;
+
+/// The types of XML Schema whose values are their texts.
+const TEXTS: [&str; 11] =
+    ["string", "normalizedString", "token", "language", "Name", "NCName", "NMTOKEN", "ID", "IDREF", "ENTITY", "anyURI"];
+
+/// What a schema costs for each part of a body, in steps.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    /// For each element, its value included.
+    pub(super) element: u64,
+    /// For each attribute.
+    pub(super) attribute: u64,
+    /// For each two bytes, of items of lists.
+    pub(super) item: u64,
+    /// For each 32 bytes: patterns that a value is held against.
+    pub(super) patterns: u64,
+    /// How many identity constraints an element of that local name has.
+    pub(super) constraints: HashMap<String, u64>,
+    /// Whether a type has integers without a bound.
+    pub(super) has_integers: bool,
+}
+
+/// The parts of a body that cost.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub(super) bytes: u64,
+    pub(super) elements: u64,
+    pub(super) attributes: u64,
+    /// Elements inside others with identity constraints, one for each of these.
+    pub(super) found: u64,
+}
+
+impl Weights {
+    /// # Errors
+    /// The schema would take too long to compile, or a body too long to check.
+    pub(super) fn of(document: &Document<'_>) -> Result<Self, String> {
+        let schema = Schema::of(document);
+        let (mut compiling, mut weights) = (0_u64, Self { element: 1, attribute: 1, ..Self::default() });
+        let (mut model, mut attributes, mut value) = (Model::default(), 0_u64, Value::default());
+        for &node in &schema.elements {
+            match schema.kind(node) {
+                "complexType" => {
+                    let of_type = schema.model_of_type(node, 0);
+                    compiling = compiling.saturating_add(of_type.compiling());
+                    model = model.widest(of_type);
+                    attributes = attributes.max(schema.attributes_of(node, 0));
+                }
+                "restriction" | "list" | "union" => value = value.widest(schema.value_of_parts(node, 0)),
+                "unique" | "key" | "keyref" => {
+                    let owner = document.parent(node).and_then(|owner| schema.attribute(owner, "name"));
+                    *weights.constraints.entry(owner.unwrap_or_default().to_owned()).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        if compiling > MOST_COMPILING {
+            return Err(format!(
+                "compiling its content models takes {compiling} units of work; the limit is {MOST_COMPILING}; use fewer elements in one \
+                 type, and fewer repeated groups in one another"
+            ));
+        }
+        if model.counts > MOST_COUNTS {
+            return Err(format!(
+                "repeated groups in one another can be counted in {} ways; the limit is {MOST_COUNTS}; give fewer of them a minOccurs of 0 \
+                 or above 1, or a smaller maxOccurs",
+                model.counts
+            ));
+        }
+        let alternatives = value.steps.max(attributes);
+        if alternatives > MOST_ALTERNATIVES {
+            return Err(format!(
+                "one of its types has {alternatives} alternatives or attributes; the limit is {MOST_ALTERNATIVES}; refer less often"
+            ));
+        }
+        let counts = if model.counts > 1 { model.counts / 20 } else { 0 };
+        weights.element += model.particles / 8 + counts + attributes / 4 + value.steps;
+        weights.attribute += attributes / 80 + value.steps;
+        weights.item = if value.is_list { value.steps.max(1) } else { 0 };
+        weights.patterns = value.patterns;
+        weights.has_integers = schema.has_integers;
+        Ok(weights)
+    }
+
+    /// The steps of a check, at most.
+    pub(super) fn steps(&self, parts: Parts) -> u64 {
+        let by_part = [
+            parts.elements.saturating_mul(self.element),
+            parts.attributes.saturating_mul(self.attribute),
+            parts.found.saturating_mul(FOUND),
+            (parts.bytes / 2).saturating_mul(self.item),
+            (parts.bytes / 32).saturating_mul(self.patterns),
+        ];
+        by_part.into_iter().fold(0, u64::saturating_add)
+    }
+}
+
+/// A content model.
+#[derive(Debug, Default, Clone, Copy)]
+struct Model {
+    /// Elements and wildcards, with those that may stand for an element.
+    particles: u64,
+    /// Repeated groups in one another.
+    repeated: u32,
+    /// Counters of repetitions in one another, and the ways in which they can be counted.
+    counters: u32,
+    counts: u64,
+    /// Whether it can be empty.
+    may_be_empty: bool,
+}
+
+impl Model {
+    fn compiling(self) -> u64 {
+        let by_loops = 4_u64.checked_pow(self.repeated).unwrap_or(u64::MAX).saturating_add(16);
+        self.particles.saturating_mul(self.particles).saturating_mul(by_loops)
+    }
+
+    /// The larger of each.
+    fn widest(self, other: Self) -> Self {
+        Self {
+            particles: self.particles.max(other.particles),
+            repeated: self.repeated.max(other.repeated),
+            counters: self.counters.max(other.counters),
+            counts: self.counts.max(other.counts),
+            may_be_empty: self.may_be_empty && other.may_be_empty,
+        }
+    }
+
+    /// Both, one after the other.
+    fn and(self, other: Self) -> Self {
+        Self { particles: self.particles.saturating_add(other.particles), ..self.widest(other) }
+    }
+
+    /// This as often as a particle says.
+    fn times(mut self, (least, most): (u64, u64), is_group: bool) -> Self {
+        self.repeated += u32::from(is_group && most > 1);
+        if least > 1 || (most > 1 && most != u64::MAX) {
+            self.counters += 1;
+            let by_least = least.max(1).saturating_mul(least.max(1));
+            let is_free = self.may_be_empty || least == 0;
+            let ways = if is_free && most != u64::MAX { most.max(by_least) } else { by_least };
+            // One counter alone is counted as a range.
+            self.counts = self.counts.max(1).saturating_mul(ways);
+        }
+        self.may_be_empty |= least == 0;
+        self
+    }
+
+    fn with_one_counter_free(mut self) -> Self {
+        if self.counters < 2 {
+            self.counts = 0;
+        }
+        self
+    }
+}
+
+/// A simple type.
+#[derive(Debug, Default, Clone, Copy)]
+struct Value {
+    /// Steps for one value.
+    steps: u64,
+    patterns: u64,
+    is_list: bool,
+    /// Whether two texts may be one value: `1` and `01`.
+    has_spellings: bool,
+}
+
+impl Value {
+    fn widest(self, other: Self) -> Self {
+        Self {
+            steps: self.steps.max(other.steps),
+            patterns: self.patterns.max(other.patterns),
+            is_list: self.is_list || other.is_list,
+            has_spellings: self.has_spellings || other.has_spellings,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            steps: self.steps.saturating_add(other.steps),
+            patterns: self.patterns.saturating_add(other.patterns),
+            is_list: self.is_list || other.is_list,
+            has_spellings: self.has_spellings || other.has_spellings,
+        }
+    }
+}
+
+/// A schema document by the names of its components. What is computed of one is kept, and stands for nothing while it is computed: a
+/// component that contains itself is the compiler's to refuse. Those of one name in several namespaces do not occur: a document declares one.
+struct Schema<'d> {
+    document: &'d Document<'d>,
+    /// All elements of XML Schema.
+    elements: Vec<NodeId>,
+    named: HashMap<(&'d str, &'d str), NodeId>,
+    /// Elements that may stand for one, by its name.
+    members: HashMap<&'d str, Vec<&'d str>>,
+    has_integers: bool,
+    groups: RefCell<HashMap<NodeId, Model>>,
+    types: RefCell<HashMap<NodeId, Model>>,
+    values: RefCell<HashMap<NodeId, Value>>,
+    attributes: RefCell<HashMap<NodeId, u64>>,
+    members_of: RefCell<HashMap<&'d str, u64>>,
+}
+
+impl<'d> Schema<'d> {
+    fn of(document: &'d Document<'d>) -> Self {
+        let mut schema = Self {
+            document,
+            elements: Vec::new(),
+            named: HashMap::new(),
+            members: HashMap::new(),
+            has_integers: false,
+            groups: RefCell::default(),
+            types: RefCell::default(),
+            values: RefCell::default(),
+            attributes: RefCell::default(),
+            members_of: RefCell::default(),
+        };
+        let mut open: Vec<NodeId> = document.document_element().into_iter().collect();
+        while let Some(node) = open.pop() {
+            open.extend(document.children_iter(node).filter(|child| document.element(*child).is_some()));
+            if schema.kind(node).is_empty() {
+                continue;
+            }
+            let name = schema.attribute(node, "name");
+            if let Some(name) = name.filter(|_| document.parent(node) == document.document_element()) {
+                schema.named.entry((schema.kind(node), name)).or_insert(node);
+            }
+            if let (Some(name), Some(head)) = (name, schema.reference(node, "substitutionGroup")) {
+                schema.members.entry(head).or_default().push(name);
+            }
+            for attribute in ["type", "base", "itemType", "memberTypes"] {
+                schema.has_integers |= schema.attribute(node, attribute).is_some_and(|value| value.contains("nteger"));
+            }
+            schema.elements.push(node);
+        }
+        schema
+    }
+
+    /// The local name of an element of XML Schema; empty for any other.
+    fn kind(&self, node: NodeId) -> &'d str {
+        self.document
+            .element(node)
+            .filter(|element| element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE))
+            .map_or("", |element| &*element.name.local_name)
+    }
+
+    fn attribute(&self, node: NodeId, name: &str) -> Option<&'d str> {
+        self.document.get_attribute(node, name).map(str::trim)
+    }
+
+    /// The local part of a name in an attribute.
+    fn reference(&self, node: NodeId, attribute: &str) -> Option<&'d str> {
+        self.attribute(node, attribute).map(local)
+    }
+
+    fn children(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<'_, 'd> {
+        self.document.children_iter(node).filter(|child| !self.kind(*child).is_empty())
+    }
+
+    fn occurrence(&self, node: NodeId) -> (u64, u64) {
+        let read = |name, or| match self.attribute(node, name) {
+            None => or,
+            Some("unbounded") => u64::MAX,
+            // Longer than any number; the compiler refuses what is none.
+            Some(text) => text.parse().unwrap_or(u64::MAX - 1),
+        };
+        (read("minOccurs", 1), read("maxOccurs", 1))
+    }
+
+    fn members_of(&self, head: &'d str, row: u32) -> u64 {
+        if let Some(&known) = self.members_of.borrow().get(head) {
+            return known;
+        }
+        let Some(members) = self.members.get(head).filter(|_| row < MOST_IN_A_ROW) else { return 0 };
+        self.members_of.borrow_mut().insert(head, 0);
+        let count = members.iter().fold(0_u64, |sum, member| sum.saturating_add(1 + self.members_of(member, row + 1)));
+        self.members_of.borrow_mut().insert(head, count);
+        count
+    }
+
+    fn particle(&self, node: NodeId, row: u32) -> Option<Model> {
+        let occurrence = self.occurrence(node);
+        let model = match self.kind(node) {
+            "element" => {
+                let head = self.reference(node, "ref");
+                let members = head.map_or(0, |head| self.members_of(head, 0));
+                Model { particles: members.saturating_add(1), ..Model::default() }.times(occurrence, false)
+            }
+            "any" => Model { particles: 1, ..Model::default() }.times(occurrence, false),
+            "group" => self.group(self.reference(node, "ref")?, row + 1)?.times(occurrence, true),
+            "sequence" | "all" | "choice" if row < MOST_IN_A_ROW => self.parts(node, row + 1).times(occurrence, true),
+            _ => return None,
+        };
+        Some(model)
+    }
+
+    fn parts(&self, node: NodeId, row: u32) -> Model {
+        let mut parts = self.children(node).filter_map(|child| self.particle(child, row));
+        let Some(first) = parts.next() else { return Model { may_be_empty: true, ..Model::default() } };
+        let is_choice = self.kind(node) == "choice";
+        let mut may_be_empty = first.may_be_empty;
+        let mut sum = first;
+        for part in parts {
+            may_be_empty =
+                if is_choice { may_be_empty || part.may_be_empty } else { may_be_empty && part.may_be_empty };
+            sum = sum.and(part);
+        }
+        Model { may_be_empty, ..sum }
+    }
+
+    fn group(&self, name: &'d str, row: u32) -> Option<Model> {
+        let node = *self.named.get(&("group", name)).filter(|_| row < MOST_IN_A_ROW)?;
+        if let Some(&known) = self.groups.borrow().get(&node) {
+            return Some(known);
+        }
+        self.groups.borrow_mut().insert(node, Model::default());
+        let model = self.children(node).find_map(|child| self.particle(child, row))?;
+        self.groups.borrow_mut().insert(node, model);
+        Some(model)
+    }
+
+    /// The content of a type, with that of the type it extends.
+    fn model_of_type(&self, node: NodeId, row: u32) -> Model {
+        if let Some(&known) = self.types.borrow().get(&node) {
+            return known;
+        }
+        self.types.borrow_mut().insert(node, Model::default());
+        let mut model = self.parts(node, row);
+        for content in self.children(node).filter(|child| self.kind(*child) == "complexContent") {
+            for derivation in self.children(content) {
+                model = model.and(self.parts(derivation, row));
+                let base = self.reference(derivation, "base").and_then(|base| self.named.get(&("complexType", base)));
+                if let Some(&base) = base.filter(|_| self.kind(derivation) == "extension" && row < MOST_IN_A_ROW) {
+                    model = model.and(self.model_of_type(base, row + 1));
+                }
+            }
+        }
+        let model = model.with_one_counter_free();
+        self.types.borrow_mut().insert(node, model);
+        model
+    }
+
+    /// The attributes of a type or a group, with those of its base and its groups.
+    fn attributes_of(&self, node: NodeId, row: u32) -> u64 {
+        if let Some(&known) = self.attributes.borrow().get(&node) {
+            return known;
+        }
+        self.attributes.borrow_mut().insert(node, 0);
+        let mut count = 0_u64;
+        for child in self.children(node) {
+            count = count.saturating_add(match self.kind(child) {
+                "attribute" => 1,
+                "attributeGroup" => self.attributes_of_named("attributeGroup", child, "ref", row),
+                "complexContent" | "simpleContent" => self.attributes_of(child, row),
+                "extension" | "restriction" => {
+                    let base = self.attributes_of_named("complexType", child, "base", row);
+                    base.saturating_add(self.attributes_of(child, row))
+                }
+                _ => 0,
+            });
+        }
+        self.attributes.borrow_mut().insert(node, count);
+        count
+    }
+
+    fn attributes_of_named(&self, kind: &'static str, node: NodeId, attribute: &str, row: u32) -> u64 {
+        let named = self.reference(node, attribute).and_then(|name| self.named.get(&(kind, name)));
+        named.filter(|_| row < MOST_IN_A_ROW).map_or(0, |&named| self.attributes_of(named, row + 1))
+    }
+
+    /// A simple type, or a complex type with a simple content, of a name.
+    fn value_of_named(&self, name: &str, row: u32) -> Value {
+        let name = local(name);
+        let kinds = ["simpleType", "complexType"];
+        let Some(&node) = kinds.iter().find_map(|kind| self.named.get(&(*kind, name))) else {
+            return Value { has_spellings: !TEXTS.contains(&name), ..Value::default() };
+        };
+        if row < MOST_IN_A_ROW { self.value_of_type(node, row + 1) } else { Value::default() }
+    }
+
+    fn value_of_type(&self, node: NodeId, row: u32) -> Value {
+        if let Some(&known) = self.values.borrow().get(&node) {
+            return known;
+        }
+        self.values.borrow_mut().insert(node, Value::default());
+        let mut value = Value::default();
+        for child in self.children(node) {
+            value = value.and(match self.kind(child) {
+                "simpleContent" => self.value_of_type(child, row + 1),
+                "restriction" | "extension" | "list" | "union" => self.value_of_parts(child, row),
+                _ => Value::default(),
+            });
+        }
+        self.values.borrow_mut().insert(node, value);
+        value
+    }
+
+    /// A restriction with its base, a list with its items, or a union with its members.
+    fn value_of_parts(&self, node: NodeId, row: u32) -> Value {
+        let mut value = Value { is_list: self.kind(node) == "list", ..Value::default() };
+        let mut enumerated = 0_u64;
+        for child in self.children(node) {
+            match self.kind(child) {
+                "enumeration" => enumerated += 1,
+                "pattern" => value.patterns += 1,
+                "simpleType" if row < MOST_IN_A_ROW => {
+                    value = value.and(self.member(node, self.value_of_type(child, row + 1)));
+                }
+                _ => {}
+            }
+        }
+        for attribute in ["base", "itemType", "memberTypes"] {
+            for name in self.attribute(node, attribute).unwrap_or_default().split_whitespace() {
+                value = value.and(self.member(node, self.value_of_named(name, row)));
+            }
+        }
+        // A text is looked up. A value in another spelling than that of the schema is compared with all of them, 45 ns each.
+        if value.has_spellings {
+            value.steps = value.steps.saturating_add(enumerated.div_ceil(4));
+        }
+        value
+    }
+
+    /// A value of a union is held against each member, 0.7 µs each.
+    fn member(&self, node: NodeId, value: Value) -> Value {
+        let steps = if self.kind(node) == "union" { 4 } else { 0 };
+        Value { steps: value.steps.saturating_add(steps), ..value }
+    }
+}
+
+fn local(name: &str) -> &str {
+    name.rsplit_once(':').map_or(name, |(_, local)| local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::xml;
+    use super::*;
+
+    fn weights(schema: &str) -> Result<Weights, String> {
+        let text = format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{schema}</xs:schema>");
+        Weights::of(&xml::tree(&text).unwrap())
+    }
+
+    fn of_type(content: &str) -> Result<Weights, String> {
+        weights(&format!("<xs:element name='r'><xs:complexType>{content}</xs:complexType></xs:element>"))
+    }
+
+    fn groups(deep: usize, occurrence: &str) -> String {
+        let open = format!("<xs:sequence {occurrence}>").repeat(deep);
+        format!("{open}<xs:element name='a'/>{}", "</xs:sequence>".repeat(deep))
+    }
+
+    #[test]
+    fn an_element_costs_more_the_wider_its_type_and_its_value() {
+        let element = |schema: &str| weights(schema).unwrap().element;
+        assert_eq!(element("<xs:element name='r'/>"), 1);
+        let wide = |particles: usize| {
+            let choice = "<xs:element name='a'/>".repeat(particles);
+            format!("<xs:complexType name='t'><xs:choice>{choice}</xs:choice></xs:complexType>")
+        };
+        assert_eq!((element(&wide(7)), element(&wide(8)), element(&wide(800))), (1, 2, 101));
+        let by_group = format!(
+            "{}<xs:group name='g'><xs:choice>{}</xs:choice></xs:group>",
+            "<xs:complexType name='t'><xs:sequence>\
+             <xs:group ref='g'/><xs:group ref='g'/></xs:sequence></xs:complexType>",
+            "<xs:element name='a'/>".repeat(40)
+        );
+        assert_eq!(element(&by_group), 1 + 80 / 8);
+        let extends =
+            "<xs:complexType name='u'><xs:complexContent><xs:extension base='t'/></xs:complexContent></xs:complexType>";
+        assert_eq!(element(&format!("{extends}{}", wide(80))), 1 + 80 / 8);
+        let members = "<xs:element name='h'/>".to_owned() + &"<xs:element name='m' substitutionGroup='h'/>".repeat(79);
+        let head = "<xs:complexType name='t'><xs:sequence><xs:element ref='h'/></xs:sequence></xs:complexType>";
+        assert_eq!(element(&format!("{members}{head}")), 1 + 80 / 8);
+        let union = |members: usize| {
+            format!("<xs:simpleType name='s'><xs:union memberTypes='{}'/></xs:simpleType>", "xs:int ".repeat(members))
+        };
+        assert_eq!((element(&union(2)), element(&union(20))), (9, 81));
+        let enumerated = |base: &str| {
+            let values = "<xs:enumeration value='1'/>".repeat(400);
+            format!(
+                "<xs:simpleType name='s'><xs:restriction base='xs:{base}'>{values}</xs:restriction></xs:simpleType>"
+            )
+        };
+        assert_eq!((element(&enumerated("decimal")), element(&enumerated("token"))), (101, 1));
+        let attributes =
+            format!("<xs:complexType name='t'>{}</xs:complexType>", "<xs:attribute name='a'/>".repeat(400));
+        let weights = weights(&attributes).unwrap();
+        assert_eq!((weights.element, weights.attribute), (101, 6));
+    }
+
+    #[test]
+    fn what_takes_long_to_compile_is_refused() {
+        let refused = |content: &str| of_type(content).err().is_some_and(|why| why.contains("units of work"));
+        let repeated = "minOccurs='0' maxOccurs='unbounded'";
+        assert!(!refused(&groups(12, repeated)) && refused(&groups(13, repeated)));
+        assert!(!refused(&groups(100, "minOccurs='0'")), "an optional group costs nothing");
+        let wide = |particles: usize| format!("<xs:choice>{}</xs:choice>", "<xs:element name='a'/>".repeat(particles));
+        assert!(!refused(&wide(1700)) && refused(&wide(1720)));
+    }
+
+    #[test]
+    fn repetitions_that_can_be_counted_in_many_ways_are_refused() {
+        let refused =
+            |deep: usize, occurrence: &str| of_type(&groups(deep, occurrence)).is_err_and(|why| why.contains("ways"));
+        assert!(!refused(2, "minOccurs='0' maxOccurs='100'") && refused(3, "minOccurs='0' maxOccurs='100'"));
+        assert!(!refused(2, "minOccurs='10' maxOccurs='100'") && refused(2, "minOccurs='100' maxOccurs='unbounded'"));
+        assert!(!refused(5, "maxOccurs='1000'"), "the fewest repetitions so far are the best");
+        assert!(!refused(1, "minOccurs='1000' maxOccurs='100000000'"), "one count alone is a range");
+        assert_eq!(of_type(&groups(2, "minOccurs='0' maxOccurs='100'")).unwrap().element, 1 + 100 * 100 / 20);
+    }
+
+    #[test]
+    fn components_that_contain_themselves_have_an_end() {
+        let group = |name: &str| {
+            format!(
+                "<xs:group name='{name}'><xs:sequence>{}</xs:sequence></xs:group>",
+                "<xs:group ref='g'/>".repeat(30)
+            )
+        };
+        let union = "<xs:simpleType name='s'><xs:union memberTypes='s s s s s s s s s s s s'/></xs:simpleType>";
+        let attributes =
+            format!("<xs:attributeGroup name='g'>{}</xs:attributeGroup>", "<xs:attributeGroup ref='g'/>".repeat(30));
+        let members = "<xs:element name='a' substitutionGroup='a'/>".repeat(30);
+        let typed = "<xs:complexType name='t'><xs:sequence><xs:group ref='g'/><xs:element ref='a'/></xs:sequence>\
+                     <xs:attributeGroup ref='g'/></xs:complexType>";
+        assert!(weights(&format!("{}{union}{attributes}{members}{typed}", group("g"))).is_ok());
+        let doubling: String = (1..60)
+            .map(|number| {
+                format!(
+                    "<xs:simpleType name='s{number}'><xs:union memberTypes='s{0} s{0}'/></xs:simpleType>",
+                    number - 1
+                )
+            })
+            .collect();
+        assert!(weights(&doubling).unwrap_err().contains("alternatives"));
+    }
+
+    #[test]
+    fn a_long_chain_needs_little_of_the_stack() {
+        let work = || {
+            let chain = |of: &dyn Fn(u32) -> String| (1..3_000).map(of).collect::<String>();
+            let deep = "<xs:sequence>".repeat(100);
+            let groups = chain(&|number| {
+                let inside = format!("{deep}<xs:group ref='g{}'/>{}", number - 1, "</xs:sequence>".repeat(100));
+                format!("<xs:group name='g{number}'>{inside}</xs:group>")
+            });
+            let types = chain(&|number| {
+                let base = number - 1;
+                format!(
+                    "<xs:complexType name='t{number}'><xs:complexContent><xs:extension base='t{base}'/></xs:complexContent></xs:complexType>"
+                )
+            });
+            let values = chain(&|number| {
+                format!("<xs:simpleType name='s{number}'><xs:restriction base='s{}'/></xs:simpleType>", number - 1)
+            });
+            let top = "<xs:complexType name='u'><xs:group ref='g2999'/></xs:complexType>";
+            for schema in [groups[..].to_owned() + top, types, values] {
+                assert!(weights(&schema).is_ok());
+            }
+        };
+        std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+    }
+}
