@@ -158,6 +158,7 @@ fn the_file_of_an_owner_whose_store_has_failed_goes_to_a_guest() {
         }
         assert_eq!(received(&guest).await, ["goes on"]);
         assert_eq!(send(&owner, "refused").await.unwrap_err().code(), Code::STORE_POISONED);
+        assert_eq!(owner.sql("CREATE TABLE t (n)", ()).await.unwrap_err().code(), Code::STORE_POISONED);
         assert_eq!(owner.close().await.unwrap_err().code(), Code::STORE_POISONED);
         let again = place.open().await;
         send(&again, "through the guest").await.unwrap();

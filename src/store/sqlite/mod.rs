@@ -104,6 +104,7 @@ impl SqliteStore {
             mut limits,
             sql_timeout,
             is_shared,
+            lock_wait,
             board,
             fault,
             vfs,
@@ -122,7 +123,7 @@ impl SqliteStore {
             }
         };
         // Declared after the owner, so that a connection is closed before the lock goes if the opening fails.
-        let (mut connection, is_new) = open::write_connection(&location, durability, vfs.as_deref())?;
+        let (mut connection, is_new) = open::write_connection(&location, durability, lock_wait, vfs.as_deref())?;
         let now = clock.now();
         let doing = || format!("opening database '{location}'");
         let guard = guard::Guard::install(&mut connection).map_err(|error| storage(&doing(), error))?;
@@ -473,6 +474,8 @@ impl Store for SqliteStore {
 
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
+            // A failed store has closed its connections.
+            drop(self.engine.lock()?);
             self.check_sql(&sql).await?;
             let _room = self.room(1).await?;
             let (sender, receiver) = oneshot::channel();

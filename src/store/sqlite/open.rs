@@ -23,7 +23,7 @@ const APPLICATION_ID: i32 = 0x444C_4F51;
 const SCHEMA: &[Script] = schema::SCRIPTS;
 
 /// How long another program may hold a lock before an opening or a read gives up.
-const BUSY: Duration = Duration::from_secs(20);
+pub(super) const BUSY: Duration = Duration::from_secs(20);
 
 /// How long one try of a commit to have the write lock takes; the writer tries again.
 const BUSY_TRY: Duration = Duration::from_millis(50);
@@ -146,6 +146,7 @@ pub(super) fn holds_no_tables(path: &Path) -> Error {
 pub(super) fn write_connection(
     location: &Location,
     durability: Durability,
+    lock_wait: Duration,
     vfs: Option<&str>,
 ) -> Result<(Connection, bool)> {
     let doing = format!("opening database '{location}'");
@@ -160,7 +161,7 @@ pub(super) fn write_connection(
         }),
     }
     .map_err(failed)?;
-    connection.busy_timeout(BUSY).map_err(failed)?;
+    connection.busy_timeout(lock_wait).map_err(failed)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     let is_new = identify(&connection, location)?;
     if connection.is_readonly("main").map_err(failed)? {

@@ -1,5 +1,6 @@
 //! How to open an embedded store.
 
+use super::open::BUSY;
 use crate::core::Limits;
 use crate::id::IdSource;
 use crate::store::url::{Durability, Location, SqliteUrl};
@@ -28,6 +29,9 @@ pub struct SqliteOptions {
     pub sql_timeout: Option<Duration>,
     /// Whether other processes may work through this one.
     pub is_shared: bool,
+    /// How long an opening waits for a lock of another program.
+    #[doc(hidden)]
+    pub lock_wait: Duration,
     /// The activity in the queues, kept by those who wait while the store is opened again.
     #[doc(hidden)]
     pub board: Arc<ActivityBoard>,
@@ -50,6 +54,7 @@ impl SqliteOptions {
             limits: Limits::default(),
             sql_timeout: None,
             is_shared: false,
+            lock_wait: BUSY,
             board: Arc::default(),
             fault: None,
             vfs: None,

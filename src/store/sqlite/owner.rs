@@ -245,7 +245,7 @@ impl Owner {
         let mut file = match kept {
             Some(file) => file,
             None => {
-                let file = note_options().open(&path).map_err(failed)?;
+                let file = open_note(&path, &self.database).map_err(failed)?;
                 match file.try_lock() {
                     Ok(()) => file,
                     Err(TryLockError::WouldBlock) => return Err(owned(&self.database, &holder(&self.database))),
@@ -428,6 +428,35 @@ fn beside(database: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// Opens the lock file, and makes it if it is missing: with the user and the rights of the database, as SQLite makes its log. One that a
+/// command of root had made kept the user of the database out for good.
+fn open_note(path: &Path, database: &Path) -> std::io::Result<File> {
+    match note_options().create_new(true).open(path) {
+        Ok(file) => {
+            // A file that was there before may be a link to any other one.
+            #[cfg(unix)]
+            share_as(&file, &std::fs::metadata(database)?);
+            #[cfg(not(unix))]
+            let _ = database;
+            Ok(file)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => note_options().open(path),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn share_as(file: &File, database: &std::fs::Metadata) {
+    use rustix::fs::{Gid, Mode, Uid};
+    use std::os::unix::fs::MetadataExt;
+    // Only root may give it to another user.
+    if rustix::process::geteuid().is_root() {
+        let (user, group) = (Uid::from_raw(database.uid()), Gid::from_raw(database.gid()));
+        let _ = rustix::fs::fchown(file, Some(user), Some(group));
+    }
+    let _ = rustix::fs::fchmod(file, Mode::from_raw_mode(database.mode()) & Mode::from_bits_truncate(0o666));
+}
+
 fn note_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -573,6 +602,30 @@ mod tests {
             let refused = File::open(database).unwrap().try_lock().unwrap_err();
             assert!(matches!(refused, TryLockError::WouldBlock), "{}: {refused}", database.display());
         }
+    }
+
+    /// A narrow umask, or root, must not keep the other users of the database out.
+    #[cfg(unix)]
+    #[test]
+    fn the_lock_file_has_the_user_and_the_rights_of_the_database() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        let file = File::create(&database).unwrap();
+        file.set_permissions(std::fs::Permissions::from_mode(0o662)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&database, Some(65534), Some(65534)).unwrap();
+        }
+        let facts = |path: &Path| {
+            let found = std::fs::metadata(path).unwrap();
+            (found.uid(), found.gid(), found.mode() & 0o777)
+        };
+        drop(take(&database).unwrap());
+        assert_eq!(facts(&note_path(&database)), facts(&database));
+        // One that is there stays as it is: it may be a link.
+        std::fs::set_permissions(note_path(&database), std::fs::Permissions::from_mode(0o600)).unwrap();
+        drop(take(&database).unwrap());
+        assert_eq!(facts(&note_path(&database)).2, 0o600);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::error::{Code, Error, Result};
 use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, open, owner};
 use crate::store::{ReaderSlot, Store};
 use std::collections::HashMap;
+use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
@@ -29,6 +30,8 @@ use tokio::sync::watch;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
 /// The longest pause after an obstacle that is not the owner's coming or going.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long one attempt of a take-over waits for a write lock of another program. A close waits for an attempt under way.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// How long an owner that shares may take to read its file and to listen, before an opening gives up.
 const OWNER_STARTS: Duration = Duration::from_secs(60);
 /// How long a lock file that names no owner, or one that does not share, is believed: an owner that has just locked the
@@ -347,6 +350,9 @@ impl Membership {
         let mut options = self.options.clone();
         // A file that has gone since must not become an empty one.
         options.create_if_missing &= is_first;
+        if !is_first {
+            options.lock_wait = LOCK_WAIT;
+        }
         // The guests of an owner that was killed, or whose guest this process was, may have readers.
         let has_predecessor = !is_first || owner::is_named(&self.path);
         // A close waits for an opening under way, so the file is free when it returns. A drop does not wait.
@@ -357,6 +363,8 @@ impl Membership {
                     return Ok(Acquired::Owner(store, slots));
                 }
                 Err(error) => match error.code() {
+                    // A program that has SQLite's write lock is no owner. It was taken for one that does not share the file.
+                    Code::STORE_OWNED if error.source().is_some() => return Err(Obstacle::Passing(error)),
                     Code::STORE_OWNED => error,
                     // A second hard link may be removed again.
                     Code::STORE_FOREIGN if open::check_links(&self.path).is_err() => return Err(Obstacle::Refused(error)),
@@ -543,6 +551,25 @@ impl Drop for Taking<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::url::Location;
+
+    #[tokio::test]
+    async fn a_write_lock_of_another_program_is_an_obstacle_that_passes() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let options = SqliteOptions::new(Location::File(path.clone()));
+        SqliteStore::open(options.clone()).unwrap().close().await.unwrap();
+        let holder = rusqlite::Connection::open(&path).unwrap();
+        holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let membership = Membership::new(options, path);
+        match membership.attempt(false).await {
+            Err(Obstacle::Passing(error)) => assert_eq!(error.code(), Code::STORE_OWNED, "{error}"),
+            _ => panic!("the lock passes by itself"),
+        }
+        drop(holder);
+        assert!(matches!(membership.attempt(false).await, Ok(Acquired::Owner(..))));
+    }
 
     #[test]
     fn an_absence_counts_anew_when_another_owner_has_come() {
