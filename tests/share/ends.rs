@@ -170,6 +170,36 @@ fn a_second_close_returns_when_the_file_is_free() {
     });
 }
 
+/// The job was taken to the end of its lease, and that was a failed attempt.
+#[test]
+fn a_job_that_a_guest_has_not_seen_goes_back_when_its_owner_closes() {
+    use std::future::{IntoFuture, poll_fn};
+    use std::task::Poll;
+    run(async || {
+        let place = Place::new();
+        place.defined().await.execute("CREATE WORK QUEUE jobs").await.unwrap();
+        for is_dropped in [true, false] {
+            let owner = place.open().await;
+            owner.push_job("jobs", "body").await.unwrap();
+            let guest = place.open().await;
+            let mut taking = Box::pin(guest.take_jobs("jobs").into_future());
+            poll_fn(|context| Poll::Ready(taking.as_mut().poll(context).is_pending())).await;
+            while owner.jobs(&dialoq::work::JobFilter::default(), 1).await.unwrap()[0].state == "ready" {}
+            owner.close().await.unwrap();
+            let job = if is_dropped {
+                drop(taking);
+                guest.take_jobs("jobs").wait(crate::PATIENCE / 4).await.unwrap().pop()
+            } else {
+                taking.await.unwrap().pop()
+            };
+            let job = job.unwrap_or_else(|| panic!("the job is still held; its taker was dropped: {is_dropped}"));
+            assert_eq!(job.attempt, 1);
+            guest.complete_job(&job).await.unwrap();
+            guest.close().await.unwrap();
+        }
+    });
+}
+
 /// A caller that gives up its take as the answer comes, and a process that closes at once, or has just closed: the job waited for the
 /// end of its lease, and that was a failed attempt.
 #[test]

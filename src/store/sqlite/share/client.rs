@@ -13,6 +13,7 @@ use crate::protocol::work::WorkVerb;
 use crate::protocol::{Outcome, Verb};
 use crate::store::handover::{HoldsMessages, note_dropped};
 use crate::store::sqlite::ReadOnlyStore;
+use crate::store::sqlite::answered::takes_leased_jobs;
 use crate::store::{ActivityBoard, Store, work_queue_on_board};
 use interprocess::local_socket::tokio::Stream;
 use std::collections::{HashMap, HashSet};
@@ -109,11 +110,19 @@ struct Waiting {
     is_lost: bool,
     /// Whether the owner closes: it refuses what it has not read yet, and ends the connection after the last answer.
     is_closing: bool,
-    callers: HashMap<u64, oneshot::Sender<Answered>>,
-    /// Calls whose answer holds leased jobs and is on its way to the caller. A close takes it from the caller.
-    giving: HashSet<u64>,
+    callers: HashMap<u64, Asked>,
+    /// Calls whose answer holds leased jobs and is on its way to the caller, and whether they only take jobs. A close takes it from the
+    /// caller.
+    giving: HashMap<u64, bool>,
     /// Transactions with something to commit, or with a step under way: they may end while the owner closes.
     transactions: HashSet<u64>,
+}
+
+/// A call under way.
+struct Asked {
+    caller: oneshot::Sender<Answered>,
+    /// It takes leased jobs and does nothing else, so that it can be asked again once these went back.
+    only_takes: bool,
 }
 
 /// An answer, and the version of the definitions that its caller may expect.
@@ -187,7 +196,17 @@ impl Client {
     /// Returns when the owner closes, and this process has nothing more for it.
     async fn finished(&self) {
         self.finished.notified().await;
+        self.take_unseen_back();
         let _ = tokio::time::timeout(LAST_WORDS, self.connection.flushed()).await;
+    }
+
+    /// Has an owner that closes take back the jobs that their callers have not looked at. A caller that was dropped after the end of the
+    /// connection could not give its job back: the job stayed taken to the end of its lease. One that looks asks the next owner.
+    fn take_unseen_back(&self) {
+        let mut waiting = lock(&self.waiting);
+        for (request, _) in waiting.giving.extract_if(|_, only_takes| *only_takes) {
+            self.notify(Call::Cancel { request });
+        }
     }
 
     /// Reads until the connection ends.
@@ -313,14 +332,14 @@ impl Client {
         self.is_closed.store(true, Relaxed);
         let callers = self.lose_callers();
         let giving = std::mem::take(&mut lock(&self.waiting).giving);
-        callers.keys().chain(&giving).for_each(|id| self.notify(Call::Cancel { request: *id }));
+        callers.keys().chain(giving.keys()).for_each(|id| self.notify(Call::Cancel { request: *id }));
         drop(callers);
         let _ = tokio::time::timeout(LAST_WORDS, self.connection.flushed()).await;
         self.lose();
     }
 
     /// No call is made any more, and the callers get no answer.
-    fn lose_callers(&self) -> HashMap<u64, oneshot::Sender<Answered>> {
+    fn lose_callers(&self) -> HashMap<u64, Asked> {
         self.is_lost.store(true, Relaxed);
         self.room.close();
         let mut waiting = lock(&self.waiting);
@@ -401,9 +420,9 @@ impl Client {
         let unclaimed = {
             let mut waiting = lock(&self.waiting);
             match waiting.callers.remove(&id) {
-                Some(caller) => {
+                Some(Asked { caller, only_takes }) => {
                     if gives_jobs(id, &answer) {
-                        waiting.giving.insert(id);
+                        waiting.giving.insert(id, only_takes);
                     }
                     caller.send(answer).err()
                 }
@@ -429,7 +448,7 @@ impl Client {
 
     /// Whether the jobs of this answer are the caller's: no close has taken them back.
     fn is_given(&self, id: u64) -> bool {
-        lock(&self.waiting).giving.remove(&id)
+        lock(&self.waiting).giving.remove(&id).is_some()
     }
 
     /// Sends a call that has no answer.
@@ -452,7 +471,8 @@ impl Client {
                 "the request is longer than a frame between two processes may be (1 GB); send its bodies one by one",
             )
         })?;
-        let (sender, receiver) = oneshot::channel();
+        let (caller, receiver) = oneshot::channel();
+        let only_takes = matches!(call, Call::Submit(unit) if takes_leased_jobs(unit));
         let is_alone = {
             let mut waiting = lock(&self.waiting);
             // A call that came between the last answer and the end of the connection would not know what became of it.
@@ -462,7 +482,7 @@ impl Client {
                 return Err(if in_tx == 0 { not_done() } else { self.gone() });
             }
             waiting.transactions.extend(tx);
-            waiting.callers.insert(id, sender);
+            waiting.callers.insert(id, Asked { caller, only_takes });
             waiting.callers.len() == 1
         };
         let may_wait = is_alone && self.lone_calls.load(Relaxed) >= LONE_AFTER;
@@ -496,6 +516,7 @@ impl Client {
         }
         match pending.answered.take() {
             Some(answered) if !gives_jobs(id, &answered) || self.is_given(id) => answered.1,
+            Some(_) if only_takes => Err(not_done()),
             _ => Err(self.unanswered(call)),
         }
     }
@@ -647,8 +668,8 @@ impl Drop for Pending<'_> {
             receiver.close();
             receiver.try_recv().ok()
         });
-        let is_taken_back =
-            answered.as_ref().is_some_and(|answered| gives_jobs(self.id, answered)) && !waiting.giving.remove(&self.id);
+        let is_taken_back = answered.as_ref().is_some_and(|answered| gives_jobs(self.id, answered))
+            && waiting.giving.remove(&self.id).is_none();
         match answered {
             _ if is_taken_back => {}
             Some((_, Ok(Answer::Outcomes(outcomes)))) if self.id & IN_TX == 0 => {
