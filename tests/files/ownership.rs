@@ -7,6 +7,8 @@ use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::Verb;
 use dialoq::{Code, ConversationHandle};
 use std::path::{Path, PathBuf};
+#[cfg(target_os = "linux")]
+use std::process::Command;
 use std::sync::Arc;
 
 async fn broker(path: &Path) -> (Arc<SqliteStore>, ConversationHandle) {
@@ -188,6 +190,38 @@ async fn a_symbolic_link_in_the_place_of_the_owner_file_is_refused_and_not_follo
         std::fs::remove_file(&link).unwrap();
     }
     drop(open(&path));
+}
+
+/// SQLite names its log after the database: after a crash, an opening by the other name would not find it.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_database_that_is_mounted_without_its_folder_is_refused() {
+    let _limit = crate::limit();
+    /// Ends the mount, also of a test that fails.
+    struct Mount(PathBuf);
+    impl Drop for Mount {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(&self.0).status();
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (path, name) = (folder.path().join("a.db"), folder.path().join("mounted.db"));
+    let (store, _) = broker(&path).await;
+    store.close().await.unwrap();
+    drop(store);
+    std::fs::write(&name, "").unwrap();
+    let mounted = Command::new("mount").arg("--bind").args([&path, &name]).output();
+    // Only root may mount.
+    if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+        return;
+    }
+    let mount = Mount(name.clone());
+    let error = SqliteStore::open(options(&name)).err().expect("it is refused");
+    assert_eq!(error.code(), Code::STORE_FOREIGN);
+    assert!(error.message().contains("is mounted by itself"), "{error}");
+    assert!(!sibling(&name, "-wal").exists());
+    drop(open(&path));
+    drop(mount);
 }
 
 /// SQLite names its log after the database: after a crash, an opening by the other name would not find it.

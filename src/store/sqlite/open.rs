@@ -87,10 +87,21 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
 }
 
 /// Refuses a file with several hard links. SQLite names its log after the database, so that after a crash an opening by
-/// another name would not find the log, and with it the last commits.
+/// another name would not find the log, and with it the last commits. A file that is mounted by itself has a name in another folder too:
+/// of 100 jobs that a container had pushed, none was left when the container had been killed and made anew.
 #[cfg(unix)]
 pub(super) fn check_links(path: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
+    if is_mounted(path) {
+        return Err(Error::new(
+            Code::STORE_FOREIGN,
+            format!(
+                "database '{}' cannot be opened: the file is mounted by itself, as by `docker run -v FILE:FILE`, so its log would not be \
+                 beside it in the folder that it comes from; mount that folder",
+                path.display()
+            ),
+        ));
+    }
     match std::fs::metadata(path) {
         Ok(found) if found.nlink() > 1 => Err(Error::new(
             Code::STORE_FOREIGN,
@@ -105,6 +116,19 @@ pub(super) fn check_links(path: &Path) -> Result<()> {
         // SQLite reports any other cause.
         _ => Ok(()),
     }
+}
+
+/// Whether the file is the root of a mount, as far as the system says it.
+#[cfg(target_os = "linux")]
+fn is_mounted(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    statx(CWD, path, AtFlags::empty(), StatxFlags::empty())
+        .is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn is_mounted(_: &Path) -> bool {
+    false
 }
 
 #[cfg(not(unix))]
