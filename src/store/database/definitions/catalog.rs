@@ -12,7 +12,8 @@ use crate::protocol::definition::{
 use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
-use crate::store::database::link::{Link, Linked};
+use crate::store::database::link::{HANGING, Link, Linked};
+use crate::store::database::notifications::control_connection::twice_if_it_hangs;
 use crate::store::database::retry::{Repeat, retry};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
@@ -83,7 +84,8 @@ impl Database {
     async fn read(&self, is_unproven: bool) -> Result<()> {
         let _reading = self.definitions.reading.lock().await;
         let before = self.definitions.known().version;
-        // Not on a link of the pool: transactions that hold all of them may wait for the definitions.
+        // Not on a link of the pool: transactions that hold all of them may wait for the definitions. All of the process that need new
+        // definitions wait for this, and so do its receivers, for the notices of other processes come behind.
         let read = || async {
             let mut lent = self.control.lend().await?;
             let read = self.read_definitions(&mut *lent.link, is_unproven).await;
@@ -94,7 +96,7 @@ impl Database {
         };
         let mut attempts = 1;
         let known = loop {
-            match retry(Repeat::Always, &read).await {
+            match retry(Repeat::Always, || twice_if_it_hangs(HANGING, read)).await {
                 Err(error) if error.code() == Code::LOCK_TIMEOUT && attempts < LOCKED_READS => attempts += 1,
                 read => break read?,
             }

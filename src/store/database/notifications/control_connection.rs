@@ -4,11 +4,13 @@
 //! All callers of a process share it. If a request on it hangs, the others go by a second link. When they waited for it, transactions that
 //! took jobs, or were noted or rolled back, kept their connections meanwhile, until the pool had none for any caller.
 
+use crate::error::Code;
 use crate::store::database::link::{Call, Driver, HANGING, Link, Linked};
 use crate::store::database::retry::{KeptLink, call_reconnecting};
 use crate::store::{BoxFuture, SqlRow};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -87,6 +89,35 @@ impl Drop for InUse<'_> {
     }
 }
 
+/// Does work on a link of a [`ControlConnection`] that may be done twice: if it has no answer after so long, once more, on the other link
+/// if the first may hang. The first answer counts.
+pub(in crate::store::database) async fn twice_if_it_hangs<T, F>(after: Duration, work: impl Fn() -> F) -> Linked<T>
+where
+    F: Future<Output = Linked<T>>,
+{
+    let mut first = pin!(work());
+    if let Ok(answer) = timeout(after, &mut first).await {
+        return answer;
+    }
+    first_answer(first, work()).await
+}
+
+/// The answer of the first attempt or of the second. If the server takes no connection for the second, that of the first, which may only
+/// be slow.
+async fn first_answer<T>(
+    mut first: Pin<&mut impl Future<Output = Linked<T>>>,
+    second: impl Future<Output = Linked<T>>,
+) -> Linked<T> {
+    tokio::select! {
+        biased;
+        answer = &mut first => answer,
+        answer = second => match answer {
+            Err(failure) if failure.error.code() == Code::SERVER_UNREACHABLE => first.await,
+            answer => answer,
+        },
+    }
+}
+
 impl ControlConnection {
     pub(in crate::store::database) fn new(driver: Arc<dyn Driver>) -> Self {
         Self([Shared::new(driver.clone()), Shared::new(driver)])
@@ -122,11 +153,7 @@ impl ControlConnection {
         if let Ok(answer) = timeout(HANGING, &mut first).await {
             return answer;
         }
-        tokio::select! {
-            biased;
-            answer = &mut first => answer,
-            answer = self.call(call) => answer,
-        }
+        first_answer(first, self.call(call)).await
     }
 
     /// Lends the link; calls of others wait until it is back.

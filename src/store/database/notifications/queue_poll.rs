@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{Call, Listener};
+use crate::store::database::notifications::control_connection::twice_if_it_hangs;
 use crate::store::database::notifications::notice::Notices;
 use crate::store::database::retry::listen_again;
 use crate::store::work_queue_on_board;
@@ -31,6 +32,9 @@ const REFRESH: Duration = Duration::from_millis(20);
 const MOST_POLLS: u32 = 2;
 /// The pause between two polls that search for lost notices.
 const SAFETY_POLL: Duration = Duration::from_secs(60);
+
+/// A poll without an answer for so long may hang. Longer than of other requests: where many queues have many messages a poll takes long.
+const HANGING_POLL: Duration = Duration::from_secs(5);
 
 /// When to poll next.
 #[derive(Debug, Default)]
@@ -209,7 +213,7 @@ impl Database {
             queues.values().map(|queue| (queue.id, self.board.queue(&queue.name).taken())).collect()
         };
         let call = Call { name: "poll", args: Vec::new() };
-        let rows = self.control.call(call).await?;
+        let rows = twice_if_it_hangs(HANGING_POLL, || self.control.call(call.clone())).await?;
         let row = only(&rows)?;
         let states = QueueStates {
             ready: counts(row, "ready_queues")?,

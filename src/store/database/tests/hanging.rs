@@ -4,6 +4,7 @@ use super::jobs::take;
 use super::*;
 use crate::protocol::work::Hold;
 use crate::store::database::closing::LONGEST_ENDING;
+use crate::store::database::link::Call;
 use tokio::time::Instant;
 
 /// Callers that all wait for their answers send no further item, which would find the batch slow.
@@ -57,15 +58,16 @@ async fn a_rollback_that_hangs_is_waited_for_once() {
 
 /// They waited for the connection beside the transactions, and kept theirs.
 #[tokio::test(start_paused = true)]
-async fn transactions_beside_a_note_that_hangs_go_on() {
+async fn transactions_beside_a_count_of_a_rollback_that_hangs_go_on() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
-    *stage.hangs.lock().unwrap() = Some("begin_attempt");
     let mut hangs = store.begin().await.unwrap();
-    let hangs = tokio::spawn(async move { hangs.execute(receive()).await });
-    stage.until_asked("begin_attempt", 1).await;
+    hangs.execute(receive()).await.unwrap();
+    *stage.hangs.lock().unwrap() = Some("count_rollback");
+    let hangs = tokio::spawn(async move { hangs.rollback(None).await });
+    stage.until_asked("count_rollback", 1).await;
     let rolled_back = async || {
         let mut tx = store.begin().await.unwrap();
         tx.execute(receive()).await.unwrap();
@@ -76,8 +78,7 @@ async fn transactions_beside_a_note_that_hangs_go_on() {
     let first = began.elapsed();
     rolled_back().await;
     assert_eq!(began.elapsed(), first, "the first is known to hang");
-    let counted = ["begin_attempt", "begin_attempt", "count_rollback", "begin_attempt", "count_rollback"];
-    assert_eq!(stage.asked(&["begin_attempt", "count_rollback"]), counted);
+    assert_eq!(stage.asked(&["begin_attempt", "count_rollback"]), ["begin_attempt", "count_rollback"].repeat(3));
     assert!(!hangs.is_finished());
     hangs.abort();
 }
@@ -109,4 +110,84 @@ async fn takes_queries_and_ticks_beside_a_check_of_places_that_hangs_go_on() {
     let held = ["hold_presence", "claim_jobs", "hold_presence", "claim_jobs", "hold_presence", "tick"];
     assert!(stage.asked(&["hold_presence", "claim_jobs", "tick"]).ends_with(&held.map(str::to_owned)));
     hangs.abort();
+}
+
+/// Its receivers got no notice of another process meanwhile, and each verb that had to read the definitions waited for it.
+#[tokio::test(start_paused = true)]
+async fn a_read_of_the_definitions_that_hangs_is_made_once_more() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    *stage.version.lock().unwrap() = 2;
+    *stage.hangs.lock().unwrap() = Some("broker");
+    stage.notify("c");
+    let mut signal = Box::pin(store.activity().queue("q").register(false));
+    signal.as_mut().enable();
+    stage.notify(&format!("p:other q:{QUEUE}"));
+    tokio::time::timeout(Duration::from_secs(3), signal).await.expect("it waits for the definitions");
+    assert_eq!(store.database.definitions.known().version, 2);
+}
+
+/// A receiver found no group whose lock its holder had freed without a notice, and no queue monitor launched a reader.
+#[tokio::test(start_paused = true)]
+async fn a_poll_that_hangs_is_made_once_more() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| {
+        let ready = || ("ready_queues", format!("{QUEUE}:1").into());
+        let row =
+            || row([("catalog_version", 1.into()), ("due_at", SqlValue::Null), ready(), ("has_locked", false.into())]);
+        (name == "poll").then(|| Ok(vec![row()]))
+    });
+    *stage.hangs.lock().unwrap() = Some("poll");
+    let mut signal = Box::pin(store.activity().queue("q").register(false));
+    signal.as_mut().enable();
+    let _sleeping = store.activity().sleep();
+    tokio::time::timeout(Duration::from_secs(9), signal).await.expect("it waits for the poll");
+    *stage.hangs.lock().unwrap() = Some("poll");
+    store.database.watch.note_change();
+    tokio::time::timeout(Duration::from_secs(9), store.refresh_facts()).await.expect("it waits for the poll");
+}
+
+/// A tick that had to give jobs back waited for it, and so did all that fell due.
+#[tokio::test(start_paused = true)]
+async fn jobs_go_back_once_more_if_that_hangs() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| match name {
+        "claim_jobs" => Some(Ok(vec![super::jobs::taken()])),
+        "release_jobs" => Some(Ok(vec![row([("has_more", false.into()), ("notices", SqlValue::Null)])])),
+        _ => None,
+    });
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(take(Hold::Transaction)).await.unwrap();
+    *stage.hangs.lock().unwrap() = Some("release_jobs");
+    tokio::time::timeout(Duration::from_secs(3), tx.rollback(None)).await.expect("it waits for the jobs").unwrap();
+    assert_eq!(stage.asked(&["release_jobs"]), ["release_jobs", "release_jobs"]);
+}
+
+/// The second attempt failed, and the first was given up for it: a notification of a process at the limit of connections was lost.
+#[tokio::test(start_paused = true)]
+async fn a_slow_request_is_answered_where_the_server_takes_no_new_connection() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.is_full.store(true, std::sync::atomic::Ordering::SeqCst);
+    *stage.version.lock().unwrap() = 2;
+    for slow in ["broker", "notify_processes"] {
+        *stage.hangs.lock().unwrap() = Some(slow);
+        let database = store.database.clone();
+        let answer = tokio::spawn(async move {
+            if slow == "broker" {
+                return database.reload().await;
+            }
+            Ok(database.control.quick_call(Call { name: slow, args: Vec::new() }).await.map(drop)?)
+        });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        stage.resumes.notify_one();
+        answer.await.unwrap().unwrap_or_else(|error| panic!("{slow}: {error}"));
+    }
+    assert_eq!(store.database.definitions.known().version, 2);
 }

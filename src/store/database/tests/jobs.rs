@@ -17,7 +17,7 @@ pub(super) fn take(hold: Hold) -> Verb {
 }
 
 /// The row of a take.
-fn taken() -> crate::store::SqlRow {
+pub(super) fn taken() -> crate::store::SqlRow {
     row([
         ("item", 0.into()),
         ("job_id", 1.into()),

@@ -8,9 +8,10 @@ use crate::store::{
     BoxFuture, DoctorTexts, InspectTexts, OpenOptions, SqlRow, SqlRows, SqlStatement, SqlValue, StatusTexts,
     StoreTexts, WorkTexts,
 };
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use uuid::Uuid;
 
 static DIALECT: Dialect = Dialect {
@@ -85,8 +86,11 @@ pub(super) struct Stage {
     pub(super) gate: Semaphore,
     /// A permit per rollback that may be answered.
     pub(super) rollbacks: Semaphore,
-    /// The next call of that name gets no answer.
+    /// The next call or read of that name gets no answer before it resumes.
     pub(super) hangs: Mutex<Option<&'static str>>,
+    pub(super) resumes: Notify,
+    /// The server takes no new connection.
+    pub(super) is_full: AtomicBool,
     pub(super) version: Mutex<i64>,
     received: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
     payloads: mpsc::UnboundedSender<String>,
@@ -101,6 +105,8 @@ impl Stage {
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             rollbacks: Semaphore::new(Semaphore::MAX_PERMITS),
             hangs: Mutex::default(),
+            resumes: Notify::new(),
+            is_full: AtomicBool::default(),
             version: Mutex::new(1),
             received: Mutex::new(Some(received)),
             payloads,
@@ -211,6 +217,9 @@ impl Driver for Played {
     }
 
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
+        if self.0.is_full.load(SeqCst) {
+            return Box::pin(async { Err(Error::new(Code::SERVER_UNREACHABLE, "too many connections")) });
+        }
         self.take()
     }
 
@@ -280,7 +289,7 @@ impl Link for PlayedLink {
             });
             self.0.note(rows.map_or(call.name.to_owned(), |rows| format!("{} {rows}", call.name)));
             if self.0.hangs.lock().unwrap().take_if(|name| *name == call.name).is_some() {
-                std::future::pending::<()>().await;
+                self.0.resumes.notified().await;
             }
             if call.name.starts_with("send") || call.name.starts_with("receive") {
                 self.0.gate.acquire().await.expect("the gate stands").forget();
@@ -340,7 +349,13 @@ impl Link for PlayedLink {
             ])],
             _ => Vec::new(),
         };
-        Box::pin(async { Ok(rows) })
+        let hangs = self.0.hangs.lock().unwrap().take_if(|name| *name == text).is_some();
+        Box::pin(async move {
+            if hangs {
+                self.0.resumes.notified().await;
+            }
+            Ok(rows)
+        })
     }
 
     fn query<'a>(&'a mut self, _: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>> {
