@@ -150,7 +150,14 @@ impl Database {
     /// Runs all due work.
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
         self.maintenance.forget();
-        self.presence.hold_again().await?;
+        if let Err(failure) = self.presence.hold_again().await {
+            // It would end the attempts at the jobs of this process. Without jobs, what falls due does not wait for a connection that the
+            // server, at its limit, may not take for hours.
+            if self.holders.are_open() {
+                return Err(failure.into());
+            }
+            tracing::warn!(error = %failure.error, "other processes do not see that this process lives");
+        }
         self.publish_lost_rows().await;
         self.release_owed_jobs().await;
         let mut has_due_schedules = false;

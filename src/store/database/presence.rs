@@ -232,10 +232,15 @@ impl Presence {
 
     /// Shows that the process lives, for those that find its jobs.
     pub(super) async fn hold(&self) -> Linked<()> {
+        match self.unless_it_hangs().await {
+            Some(mut state) => {
+                state.connect_if_lost(self).await?;
+                self.leave_beside();
+            }
+            None => self.hold_beside().await?,
+        }
+        // Not before it is shown: a take that is refused for want of a connection leaves nothing to show.
         self.holds_jobs.store(true, SeqCst);
-        let Some(mut state) = self.unless_it_hangs().await else { return self.hold_beside().await };
-        state.connect_if_lost(self).await?;
-        self.leave_beside();
         Ok(())
     }
 

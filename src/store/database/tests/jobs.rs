@@ -132,3 +132,32 @@ async fn a_lone_caller_that_does_not_poll_holds_up_no_other() {
     waiting.await.unwrap();
     store.close().await.unwrap();
 }
+
+/// One take that was refused for want of a connection stopped every timer, delivery and lease of the process until the server had one.
+#[tokio::test]
+async fn ticks_go_on_where_the_server_takes_no_new_connection_unless_transactions_hold_jobs() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| match name {
+        "claim_jobs" => Some(Ok(vec![taken()])),
+        "release_jobs" => Some(Ok(vec![row([("has_more", false.into()), ("notices", SqlValue::Null)])])),
+        "take_reader_slot" => Some(Err(failure(Code::SERVER_UNREACHABLE, Fate::Undone))),
+        _ => None,
+    });
+    // On the connection that it keeps.
+    store.database.tick().await.unwrap();
+    stage.is_full.store(true, Relaxed);
+    let mut tx = store.begin().await.unwrap();
+    let refused = tx.execute(take(Hold::Transaction)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::SERVER_UNREACHABLE);
+    store.database.tick().await.unwrap();
+    stage.is_full.store(false, Relaxed);
+    tx.execute(take(Hold::Transaction)).await.unwrap();
+    stage.is_full.store(true, Relaxed);
+    store.database.keep_places().await.unwrap_err();
+    let ended = store.database.tick().await.expect_err("it would end the attempt at the job");
+    assert_eq!(ended.code(), Code::SERVER_UNREACHABLE);
+    tx.rollback(None).await.unwrap();
+    store.database.tick().await.unwrap();
+}

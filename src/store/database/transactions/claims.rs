@@ -74,6 +74,10 @@ impl OpenHolders {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(in crate::store::database) fn are_open(&self) -> bool {
+        !self.holders().is_empty()
+    }
+
     fn open(self: &Arc<Self>, holder: Uuid) -> Arc<OpenHolder> {
         self.holders().insert(holder);
         Arc::new(OpenHolder { holder, all: self.clone() })
