@@ -59,8 +59,8 @@ pub struct Statements(EnlistedStatements);
 /// A transaction of your own in the broker's database, on which [`Act`](crate::Act) does every verb. Given a connection
 /// without a transaction, each verb commits by itself.
 ///
-/// - The connection must lead to the broker's own database, as a member of `dialoq_user`; the transaction should be READ
-///   COMMITTED, which is PostgreSQL's default: at stricter levels, a RECEIVE sees only what had been committed before.
+/// - The connection must lead to the broker's own database, as a member of `dialoq_user`; the transaction must be READ
+///   COMMITTED, which is PostgreSQL's default: at every other level the verbs are refused with 60026.
 /// - A refusal leaves the transaction as it was before the verb; 1205 ends it.
 /// - While a verb is under way, send nothing else over the connection.
 /// - Locks of conversation groups last as long as your transaction. If it rolls back after a RECEIVE, the messages are back
