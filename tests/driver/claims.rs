@@ -385,7 +385,7 @@ pub(crate) fn an_old_claim_commits_beside_a_note_that_hangs(store: Store) {
 pub(crate) fn transactions_that_do_more_than_a_claim_of_a_session_that_hangs_leave_the_pool(store: Store) {
     on(store, |scene| async move {
         let mut asker = None;
-        for text in ["a", "b", "c", "d"] {
+        for text in ["a", "b", "c", "d", "e"] {
             asker = Some(scene.conversation(&[text]).await);
         }
         let options = OpenOptions::default().careful_receives(0).note_after(Duration::from_secs(3600));
@@ -395,6 +395,7 @@ pub(crate) fn transactions_that_do_more_than_a_claim_of_a_session_that_hangs_lea
         for _ in 0..3 {
             open.push(received(&broker).await?.0);
         }
+        let late = received(&broker).await?.0;
         let gate = connect(&scene.database).await;
         gate.batch_execute("SELECT pg_advisory_lock(21)").await.unwrap();
         let hangs = "CREATE OR REPLACE FUNCTION dialoq.claim_group(p_group uuid) RETURNS boolean
@@ -412,15 +413,18 @@ pub(crate) fn transactions_that_do_more_than_a_claim_of_a_session_that_hangs_lea
         while scene.number(OPEN) < 2 && !doing.iter().all(tokio::task::JoinHandle::is_finished) {
             tokio::task::yield_now().await;
         }
-        let send = broker.send(asker.unwrap(), "Word", "e");
+        let send = broker.send(asker.unwrap(), "Word", "f");
         tokio::time::timeout(SOON, send).await.expect("a SEND waits for the transactions")?;
         for done in doing {
             assert_eq!(done.await.unwrap().unwrap_err().code(), Code::SERVER_UNREACHABLE);
         }
+        // The session is known to hang by now.
+        let done = tokio::time::timeout(SOON, late.query("SELECT 1 AS n", ())).await.expect("it waits for the session");
+        assert_eq!(done.unwrap_err().code(), Code::SERVER_UNREACHABLE);
         gate.batch_execute("SELECT pg_advisory_unlock(21)").await.unwrap();
         claims.await.unwrap()?;
         scene.until(CLAIMED, 0).await;
-        assert_eq!((scene.number(UNREAD), scene.number(OPEN)), (5, 0));
+        assert_eq!((scene.number(UNREAD), scene.number(OPEN)), (6, 0));
         broker.close().await
     });
 }

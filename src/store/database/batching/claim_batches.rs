@@ -614,7 +614,7 @@ fn lost() -> Error {
 }
 
 /// 60030: the session that holds what a transaction has received does not answer.
-fn silent() -> Error {
+pub(in crate::store::database) fn silent() -> Error {
     Error::new(
         Code::SERVER_UNREACHABLE,
         "the connection that held the messages of this transaction does not answer; the transaction was rolled back, run it again",

@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::protocol::{Message, Outcome, ReceiveFrom, Verb};
 use crate::store::BoxFuture;
 use crate::store::database::Database;
-use crate::store::database::batching::claim_batches::{Claim, Claimed};
+use crate::store::database::batching::claim_batches::{Claim, Claimed, silent};
 use crate::store::database::batching::receive_batches::Alone;
-use crate::store::database::link::{Link, Linked};
+use crate::store::database::link::{Failure, HANGING, Link, Linked};
 use crate::store::database::transactions::attempts::Attempt;
 use crate::store::database::transactions::claim_ages::HoldsClaim;
 use std::ops::ControlFlow;
@@ -15,6 +15,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// How long a transaction with a claim waits for a connection of the pool before it takes one beyond the pool. Longer than usual
 /// statements take, so that a busy pool alone does not add a connection.
@@ -127,7 +128,11 @@ impl Session {
             return Ok(());
         }
         // A connection would only wait too.
+        let until = Instant::now() + HANGING;
         while self.claim.as_ref().is_some_and(|first| first.claim.hangs()) {
+            if Instant::now() >= until {
+                return Err(self.lose_claim(silent().into()).await);
+            }
             tokio::time::sleep(NO_SPARE).await;
         }
         // Without a connection the claim stays as it is.
@@ -150,16 +155,22 @@ impl Session {
                 Ok(())
             }
             Err(failure) => {
-                self.has_ended = true;
                 if failure.is_link_usable {
                     // If that fails too, the link is closed.
                     let _ = link.rollback().await;
                 }
                 drop(link);
-                self.after_rollback().await;
-                Err(failure.before_commit())
+                Err(self.lose_claim(failure).await)
             }
         }
+    }
+
+    /// Ends a transaction whose claim cannot be taken over. The messages are free once the session that claimed them goes on.
+    async fn lose_claim(&mut self, failure: Failure) -> Failure {
+        self.has_ended = true;
+        self.claim = None;
+        self.after_rollback().await;
+        failure.before_commit()
     }
 
     /// Ends a claim without its commit. If its rollback counts, it becomes one of an ordinary transaction.
