@@ -550,20 +550,30 @@ impl Driver {
         self.served += messages;
         self.store.activity().monitors().remove_task(reader.task_id);
         let (task_id, received) = (reader.task_id, reader.traces.received());
+        let found_nothing = reader.traces.found_nothing();
         let (outcome, left_open) = match ended {
             Ok((_, (outcome, left_open))) => (outcome.map_err(super::HandlerError::into_error), left_open),
             Err(error) if error.is_panic() => (Err(panicked(&*error.into_panic())), false),
             Err(error) => (Err(Error::new(Code::HANDLER_FAILED, error.to_string())), false),
         };
         let place = self.place_of(reader);
-        self.spare.extend(place);
+        if found_nothing {
+            // Free for readers of other processes. Those of one that asks for a type that no job has held the places for ever.
+            drop(place);
+        } else {
+            self.spare.extend(place);
+        }
         let is_closed = matches!(&outcome, Err(error) if error.code() == Code::STORE_CLOSED) && self.is_closed().await;
         let (end, code, why) = match is_closed {
             // A closed broker has no work left; its readers have not failed.
             true => (ReaderEnd::Left, None, String::new()),
             false => self.judge(outcome, left_open, received),
         };
-        self.monitor.reader_ended(end, self.store.clock().now());
+        let now = self.store.clock().now();
+        self.monitor.reader_ended(end, now);
+        if found_nothing {
+            self.monitor.reader_found_nothing(now);
+        }
         match code {
             Some(code) if !matches!(end, ReaderEnd::Left | ReaderEnd::WithQueue) => {
                 tracing::error!(queue = %self.queue, task_id, %code, why, "a reader was aborted");

@@ -11,6 +11,10 @@ use std::time::Duration;
 /// is tried again. Fixed, as in Service Broker.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
+/// How long no reader is launched after one that asked for a part of the queue and found nothing in it: time for other processes to take
+/// its place.
+pub(super) const PASS_ON: Duration = Duration::from_millis(100);
+
 /// The state of a queue monitor; the names of `dm_broker_queue_monitors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) enum MonitorState {
@@ -140,6 +144,8 @@ pub(super) struct Monitor {
     hold_until: Option<Timestamp>,
     /// Readers of other processes fill the queue: no launch before this, unless a place becomes free here.
     full_until: Option<Timestamp>,
+    /// A reader found nothing in its part of the queue: no launch before this.
+    passed_on_until: Option<Timestamp>,
     /// `places_freed` of the last check.
     places_freed: u64,
     last_activated: Option<Timestamp>,
@@ -267,6 +273,11 @@ impl Monitor {
         }
     }
 
+    /// A reader asked for a part of the queue, and left without having found anything in it.
+    pub(super) fn reader_found_nothing(&mut self, now: Timestamp) {
+        self.passed_on_until = Some(now.after(PASS_ON));
+    }
+
     /// A handler failed and its reader goes on.
     pub(super) fn handler_failed(&mut self) {
         self.counters.activation_errors += 1;
@@ -310,11 +321,17 @@ impl Monitor {
         for until in [&mut self.hold_until, &mut self.full_until] {
             *until = until.map(|until| until.min(latest));
         }
+        self.passed_on_until = self.passed_on_until.map(|until| until.min(now.after(PASS_ON)));
         self.quiet_since = self.quiet_since.min(now);
     }
 
+    /// No launch before this, if it is not over.
+    fn held_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.hold_until.max(self.full_until).max(self.passed_on_until).filter(|until| now < *until)
+    }
+
     fn held(&self, now: Timestamp) -> bool {
-        self.hold_until.max(self.full_until).is_some_and(|until| now < until)
+        self.held_until(now).is_some()
     }
 
     /// A raised limit makes the launch that it forbade due at once; no other change needs a record.
@@ -441,7 +458,10 @@ impl Monitor {
         if facts.unread == 0 {
             return None;
         }
-        let held = self.hold_until.max(self.full_until).filter(|until| *until > now);
+        let held = self.held_until(now);
+        if self.passed_on_until.is_some_and(|until| now < until) {
+            return held;
+        }
         match self.state {
             MonitorState::Inactive => Some(held.unwrap_or_else(|| now.after(CHECK_INTERVAL))),
             MonitorState::Notified if settings.launches == Launches::Events => {

@@ -73,14 +73,19 @@ pub(super) async fn run(session: Session, options: Options, mut server: impl Ser
 
 async fn receive_and_serve(session: &Session, options: &Options, server: &mut impl Serve) -> HandlerResult {
     let mut failures = 0;
+    let mut has_found = false;
     while !session.is_stopping() {
         let tx = session.begin().await?;
         let served = match next_batch(session, &tx, options).await {
             Ok(None) => {
                 tx.rollback().await?;
+                if !has_found && options.from != ReceiveFrom::Any {
+                    session.note_found_nothing();
+                }
                 return Ok(());
             }
             Ok(Some(batch)) => {
+                has_found = true;
                 let messages = batch.messages().len();
                 serve_batch(session, server, tx, batch, options).await.map(|()| session.note_served(messages))
             }

@@ -90,6 +90,11 @@ impl Session {
         is_surplus
     }
 
+    /// The reader asks for a part of the queue only, and leaves without having found anything in it.
+    pub(crate) fn note_found_nothing(&self) {
+        self.traces.found_nothing.store(true, SeqCst);
+    }
+
     /// So many messages of a transaction that was committed.
     pub(super) fn note_served(&self, messages: usize) {
         self.traces.served.fetch_add(messages as u64, SeqCst);
@@ -140,6 +145,7 @@ impl Perform for Session {
 pub(super) struct Traces {
     received: AtomicBool,
     is_leaving: AtomicBool,
+    found_nothing: AtomicBool,
     left_open: AtomicBool,
     served: AtomicU64,
     next_id: AtomicU64,
@@ -158,6 +164,11 @@ impl Traces {
     /// The messages in transactions that were committed.
     pub(super) fn served(&self) -> u64 {
         self.served.load(SeqCst)
+    }
+
+    /// Whether the part of the queue that the reader asked for had nothing.
+    pub(super) fn found_nothing(&self) -> bool {
+        self.found_nothing.load(SeqCst)
     }
 
     /// Whether the reader leaves because it is one too many.

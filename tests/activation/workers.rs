@@ -290,3 +290,27 @@ staged!(hosts, the_place_and_the_job_of_a_killed_process_go_to_another, async |s
     worker.stop().await;
     broker.close().await.unwrap();
 });
+
+#[cfg(unix)]
+staged!(hosts, a_process_whose_type_has_no_jobs_leaves_the_places_to_others, async |store| {
+    let database = Database::fresh(store);
+    let broker = Broker::open(database.url()).await.unwrap();
+    broker.execute("CREATE WORK QUEUE jobs WITH MAX_QUEUE_READERS = 1").await.unwrap();
+    broker.push_job(JOBS, &1).job_type("ours").await.unwrap();
+    let command = ["work", "run", "jobs", "--activated", "--readers", "4", "--type", "theirs", "--exec", "cat"];
+    let _host = Host::start(database.url(), &command);
+    let text = format!("select count(*) as n from {}", store.view("dm_broker_activated_tasks"));
+    let there = async { while broker.query(&*text, ()).await.unwrap().rows[0].get::<i64>("n").unwrap() == 0 {} };
+    soon("the reader of the other process in the view", there).await;
+    let desk = Desk::new();
+    desk.let_go(1);
+    let handling = desk.clone();
+    let worker = broker.worker(JOBS, move |_, _| {
+        let desk = handling.clone();
+        async move { desk.gate.acquire().await.map(tokio::sync::SemaphorePermit::forget) }
+    });
+    let worker = worker.job_type("ours").activated().start();
+    until("the job of our type", || worker.done().completed == 1).await;
+    worker.stop().await;
+    broker.close().await.unwrap();
+});

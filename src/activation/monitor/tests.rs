@@ -565,6 +565,20 @@ fn a_place_that_another_process_frees_is_tried_at_once() {
 }
 
 #[test]
+fn a_reader_that_found_nothing_in_its_part_of_the_queue_leaves_its_place_to_others_first() {
+    for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
+        let mut scene = Scene::new(1, ramp);
+        assert_eq!(scene.rows(1).check(), 1);
+        scene.receives().leaves(ReaderEnd::Left);
+        scene.monitor.reader_found_nothing(scene.now);
+        assert_eq!(scene.check(), 0, "{ramp:?}");
+        assert_eq!(scene.next(), Some(scene.now.after(PASS_ON)), "{ramp:?}");
+        scene.now = scene.now.after(PASS_ON);
+        assert_eq!(scene.check(), 1, "{ramp:?}");
+    }
+}
+
+#[test]
 fn a_store_that_fails_each_commit_gets_a_pause_whatever_was_received() {
     for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
         let mut scene = Scene::new(1, ramp);

@@ -93,10 +93,15 @@ impl<T: Send + 'static> Reader<T> {
 
     /// Works until no job comes, or the reader is to leave.
     pub(super) async fn run_while_busy(self) -> HandlerResult {
+        let mut has_found = false;
         while !self.is_to_leave() {
             if !self.turn().await? {
                 break;
             }
+            has_found = true;
+        }
+        if let (false, Some(_), Some(session)) = (has_found, &self.worker.job_type, &self.session) {
+            session.note_found_nothing();
         }
         Ok(())
     }
