@@ -4,6 +4,7 @@ mod closing;
 mod hanging;
 mod jobs;
 mod leaving;
+mod schedules;
 mod stage;
 
 use super::DatabaseStore;

@@ -1,0 +1,50 @@
+//! Work schedules that are due.
+
+use super::*;
+
+/// Leases, timers and delayed jobs waited until all times of all schedules had fired, for seconds after hours without a process.
+#[tokio::test(start_paused = true)]
+async fn many_missed_times_of_schedules_let_what_else_is_due_come_between() {
+    let _limit = crate::testing::limit();
+    const MISSED: usize = 300;
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let minute = 60_000_000;
+    let first = (store.clock().now().0 / minute - MISSED as i64 + 1) * minute;
+    let mut next = first;
+    stage.play(move |name, args| match (name, args) {
+        ("tick", _) => Some(Ok(vec![row([
+            ("did", 0.into()),
+            ("due_at", SqlValue::Null),
+            ("notices", SqlValue::Null),
+            ("has_due_schedules", i64::from(next < first + MISSED as i64 * minute).into()),
+        ])])),
+        ("due_schedules", _) if next < first + MISSED as i64 * minute => Some(Ok(vec![row([
+            ("schedule_id", 1.into()),
+            ("name", "each minute".into()),
+            ("queue_id", QUEUE.into()),
+            ("is_enabled", 1.into()),
+            ("cron", "* * * * *".into()),
+            ("time_zone", "UTC".into()),
+            ("missed", "ALL".into()),
+            ("job_type", "".into()),
+            ("job_key", SqlValue::Null),
+            ("level", 5.into()),
+            ("body", "".into()),
+            ("version", 1.into()),
+            ("next_at", next.into()),
+        ])])),
+        ("fire_schedule", [_, _, Arg::Time(due), ..]) => {
+            assert_eq!(due.0, next, "each time once");
+            next += minute;
+            Some(Ok(vec![row([("is_fired", true.into()), ("notices", SqlValue::Null)])]))
+        }
+        _ => None,
+    });
+    // The paused clock advances when all tasks sleep.
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let asked = stage.asked(&["fire_schedule", "tick"]);
+    assert!(asked.iter().filter(|name| *name == "fire_schedule").count() >= MISSED);
+    let longest = asked.split(|name| name == "tick").map(<[String]>::len).max();
+    assert!(longest < Some(MISSED / 2), "{longest:?} times in a row");
+}
