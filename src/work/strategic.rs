@@ -82,7 +82,8 @@ impl JobTurns {
     }
 
     /// The jobs of the next take, on a [`Broker`] leased, in a [`Tx`](crate::Tx) held by the transaction; `None` if none came
-    /// in time. A call that is dropped gives its jobs back.
+    /// in time. On a [`Broker`] a call that is dropped gives its jobs back; in a transaction the next take of the same kind gives them, and a
+    /// commit without one is refused (60038).
     ///
     /// # Errors
     /// Those of [`Act::take_jobs`].

@@ -413,3 +413,20 @@ pub(crate) fn a_job_that_waits_for_a_connection_has_no_failed_attempt(store: Sto
         narrow.close().await.unwrap();
     });
 }
+
+/// Its process has transactions on all its connections. The lease ended, and the job was handled twice.
+pub(crate) fn a_lease_is_prolonged_while_transactions_hold_every_connection(store: Store) {
+    on(store, |broker, _, database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        let narrow = Broker::open(&format!("{}&pool_size=1&pool_wait_s=3600", database.url())).await.unwrap();
+        let job = narrow.take_jobs(W).await.unwrap().remove(0);
+        let tx = narrow.begin().await.unwrap();
+        tx.sql("select 1", ()).await.unwrap();
+        let prolonged = narrow.extend_job(&job, Some(Duration::from_secs(3600)));
+        tokio::time::timeout(Duration::from_secs(60), prolonged).await.expect("it waits for the transaction").unwrap();
+        tx.rollback().await.unwrap();
+        narrow.complete_job(&job).await.unwrap();
+        narrow.close().await.unwrap();
+    });
+}

@@ -17,7 +17,13 @@ use crate::store::database::retry::{Again, Repeat, Retry};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
 use crate::store::handover::HoldsMessages;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 use uuid::Uuid;
+
+/// How long a heartbeat waits for a connection of the pool. Open transactions of this process may hold all of them for minutes; leases ended
+/// meanwhile, and their jobs were handled twice.
+const POOL_PATIENCE: Duration = Duration::from_millis(250);
 
 /// The result of an attempt.
 enum Tried {
@@ -140,11 +146,16 @@ impl Database {
         let repeat = if verb.declaration().reads_only { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();
         loop {
-            let answer = match self.take().await {
+            let link = match verb {
+                Verb::Work(WorkVerb::Extend { .. }) => timeout(POOL_PATIENCE, self.take()).await.ok(),
+                _ => Some(self.take().await),
+            };
+            let answer = match link {
                 // The call commits by itself: after it, what was taken for a caller that has left is lost.
-                Ok(_) if takes(&verb) && caller.has_left() => return Err(caller::left()),
-                Ok(mut link) => link.call(verbs::call(&verb, &context)?).await,
-                Err(failure) => Err(failure),
+                Some(Ok(_)) if takes(&verb) && caller.has_left() => return Err(caller::left()),
+                Some(Ok(mut link)) => link.call(verbs::call(&verb, &context)?).await,
+                Some(Err(failure)) => Err(failure),
+                None => self.control.call(verbs::call(&verb, &context)?).await,
             };
             let failure = match answer {
                 Ok(rows) => {
