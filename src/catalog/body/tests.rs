@@ -219,6 +219,19 @@ fn unusable_schemas_are_named() {
         let why = check_xml_schemas(text).expect_err(text);
         assert!(why.contains(part), "{why}");
     }
+    let of_xml = |location: &str| {
+        format!(
+            "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:import namespace='http://www.w3.org/XML/1998/namespace'{location}/>\
+             <xs:element name='a'><xs:complexType><xs:attribute ref='xml:lang'/></xs:complexType></xs:element></xs:schema>"
+        )
+    };
+    for location in ["", " schemaLocation='http://www.w3.org/2001/xml.xsd'"] {
+        assert_eq!(valid(&of_xml(location), "<a xml:lang='de'/>"), Ok(()));
+        assert!(
+            valid(&of_xml(location), "<a xml:lang='1 2'/>").is_err()
+                && valid(&of_xml(location), "<a xml:space='default'/>").is_err()
+        );
+    }
     let unknown =
         "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:element name='a' type='nothing'/></xs:schema>";
     let passes = check_xml_schemas(unknown).is_ok() && valid(unknown, "<a>x</a>").is_ok();
@@ -568,4 +581,8 @@ fn valid_xml_is_judged_as_the_standard_says() {
     // DIFFERENCE: the standard lets spaces stand around the value of xsi:nil.
     let text = format!("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>{nillable}</xs:schema>");
     assert!(valid(&text, &format!("<r {xsi} xsi:nil=' true '/>")).is_err());
+    // DIFFERENCE: the standard lets no white space stand in an element without particles.
+    let text =
+        format!("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>{}</xs:schema>", typed("<xs:sequence/>"));
+    assert_eq!(valid(&text, "<r> </r>"), Ok(()));
 }

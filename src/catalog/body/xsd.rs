@@ -2,7 +2,7 @@
 //!
 //! A collection holds one or more `xs:schema` documents, one after the other, and a body passes if it is valid against
 //! one of them. Each stands by itself: `xs:import`, `xs:include`, `xs:redefine` and `xs:override` are refused when the
-//! collection is created, so that none of them is silently ignored.
+//! collection is created, so that none of them is silently ignored. Only the namespace of `xml:lang` can be imported.
 
 use super::weights::{Parts, Weights};
 use super::{Effort, check_memory, most_steps, xml};
@@ -15,7 +15,7 @@ use xsd_schema::validation::{
     ElementStartView, PathStep, SchemaInfo, SchemaValidator, ValidationError, ValidationEventHandler, ValidationFlags,
     ValidationSink, ValidationWarning, drive_quick_xml_with,
 };
-use xsd_schema::{SchemaSet, SchemaSetBuilder};
+use xsd_schema::{EmbeddedLoader, SchemaSet, SchemaSetBuilder};
 
 /// Digits of a number, and of a number in a schema. An integer without a bound is read in the square of its length: a million digits took
 /// 2.2 s.
@@ -31,6 +31,9 @@ const MOST_NAMES: usize = 10_000;
 const FOUND_MEMORY: u64 = 400;
 const ATTRIBUTE_MEMORY: u64 = 200;
 const ITEM_MEMORY: u64 = 40;
+
+/// The namespace of `xml:lang`, `xml:space`, `xml:base` and `xml:id`, the only one that may be imported.
+const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
 
 /// What the validator calls the schema in its messages.
 const SCHEMA: &str = "urn:schema";
@@ -141,7 +144,9 @@ impl Schema {
             for child in document.children(root) {
                 let Some(element) = document.element(child) else { continue };
                 let composes = matches!(&*element.name.local_name, "import" | "include" | "redefine" | "override");
-                if composes && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE) {
+                let is_of_xml =
+                    &*element.name.local_name == "import" && element.get_attribute("namespace") == Some(XML_NAMESPACE);
+                if composes && !is_of_xml && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE) {
                     return Err(format!(
                         "xs:{} is not supported; each schema must stand by itself",
                         element.name.local_name
@@ -160,7 +165,9 @@ impl Schema {
     }
 
     fn compile_again(&self) -> Result<Copy, String> {
-        let compiled = guarded(|| SchemaSetBuilder::new().add_source(&self.text, SCHEMA)?.compile())?;
+        // It loads what comes with the crate, and no file.
+        let builder = SchemaSetBuilder::with_loader(Box::new(EmbeddedLoader::new()));
+        let compiled = guarded(|| builder.add_source(&self.text, SCHEMA)?.compile())?;
         let set = compiled.map_err(|error| named(&error.to_string()))?.into_schema_set();
         // The standard lets a schema name types that it does not have, as long as no body needs them.
         let missing = set.arenas.elements.values().filter_map(|element| element.deferred_type_error.as_ref());
