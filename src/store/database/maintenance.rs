@@ -160,6 +160,15 @@ impl Database {
         }
         self.publish_lost_rows().await;
         self.release_owed_jobs().await;
+        let has_due_schedules = self.run_due().await?;
+        if self.presence.holds_jobs() && self.maintenance.stray_jobs.is_due() {
+            self.give_back_stray_jobs().await?;
+        }
+        if has_due_schedules { self.fire_schedules().await } else { Ok(()) }
+    }
+
+    /// Runs due work but for schedules; whether some of those are due.
+    pub(super) async fn run_due(self: &Arc<Self>) -> Result<bool> {
         let mut has_due_schedules = false;
         loop {
             let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
@@ -172,13 +181,9 @@ impl Database {
             self.publish_local(&notices, groups).await;
             has_due_schedules |= row.flag("has_due_schedules")?;
             if did < i64::from(MOST_AT_ONCE) {
-                break;
+                return Ok(has_due_schedules);
             }
         }
-        if self.presence.holds_jobs() && self.maintenance.stray_jobs.is_due() {
-            self.give_back_stray_jobs().await?;
-        }
-        if has_due_schedules { self.fire_schedules().await } else { Ok(()) }
     }
 
     pub(super) fn is_manual(&self) -> bool {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// Schedules of one look: all, so that those that cannot fire leave room for others.
 const MOST_AT_ONCE: i32 = 10_000;
 
-/// Times that fire before the rest of what is due is looked at. Five schedules of MISSED = ALL that fired their 1,000 missed times held up
+/// Times that fire before the rest of what is due has its turn. Five schedules of MISSED = ALL that fired their 1,000 missed times held up
 /// leases, timers and delayed jobs for 13 s.
 const MOST_TIMES: usize = 50;
 
@@ -53,12 +53,9 @@ impl ScheduleFailures {
 }
 
 impl Database {
-    /// Fires the work schedules that are due, a bounded number of times, and asks to be called again if there may be more. One that
-    /// cannot fire stops no other.
+    /// Fires every work schedule that is due. One that cannot fire stops no other.
     pub(super) async fn fire_schedules(self: &Arc<Self>) -> Result<()> {
         loop {
-            // What a test's clock makes due is done before the next request.
-            let mut left = if self.is_manual() { usize::MAX } else { MOST_TIMES };
             let call = Call { name: "due_schedules", args: vec![Arg::Int(MOST_AT_ONCE)] };
             let rows = self.maintenance_control.call(call).await?;
             let mut fired = 0;
@@ -67,15 +64,8 @@ impl Database {
                 if self.schedule_failures.rests(id) {
                     continue;
                 }
-                if left == 0 {
-                    break;
-                }
-                match self.fire_schedule(row, left).await {
-                    Ok(steps) => {
-                        self.schedule_failures.forget(id);
-                        fired += steps;
-                        left -= steps;
-                    }
+                match self.fire_schedule(row, &mut fired).await {
+                    Ok(()) => self.schedule_failures.forget(id),
                     Err(error) if error.code() == Code::SERVER_UNREACHABLE => return Err(error),
                     Err(error) => {
                         let pause = self.schedule_failures.note(id);
@@ -90,23 +80,18 @@ impl Database {
             if fired == 0 {
                 return Ok(());
             }
-            if left == 0 {
-                self.maintenance.falls_due(self.clock.now());
-                return Ok(());
-            }
         }
     }
 
-    /// Fires a schedule that is due, in so many steps at most; how many steps this process took.
-    async fn fire_schedule(self: &Arc<Self>, row: &SqlRow, most: usize) -> Result<usize> {
+    /// Fires a schedule that is due, and counts the steps that this process took.
+    async fn fire_schedule(self: &Arc<Self>, row: &SqlRow, fired: &mut usize) -> Result<()> {
         let row = Row(row);
         let (id, schedule) = work_schedule(row)?;
         let (version, due) = (row.int("version")?, Timestamp(row.int("next_at")?));
         let timetable = schedule.timetable()?;
         // The server says that it is due, even if the clock as it was read last is a little behind.
         let now = self.clock.now().max(due);
-        let mut steps = 0;
-        for firing in timetable.firings(due, now, schedule.missed).into_iter().take(most) {
+        for firing in timetable.firings(due, now, schedule.missed) {
             let Firing { due, next, time } = firing;
             let time_or_null = |at: Option<Timestamp>| at.map_or(Arg::Null, Arg::Time);
             let call = Call {
@@ -125,8 +110,11 @@ impl Database {
             if !only(&answer)?.flag("is_fired")? {
                 break;
             }
-            steps += 1;
+            *fired += 1;
+            if fired.is_multiple_of(MOST_TIMES) {
+                self.run_due().await?;
+            }
         }
-        Ok(steps)
+        Ok(())
     }
 }
