@@ -4,7 +4,7 @@ use crate::rig::{Text, code};
 use dialoq::define::DefinitionChangeKind;
 use dialoq::protocol::EndForm;
 use dialoq::status::{ConversationFilter, FindingKind, MessageFilter, MessageState, OffBy, ReasonKind, SubjectKind};
-use dialoq::{Act, Level};
+use dialoq::{Act, GroupId, Level};
 use std::time::Duration;
 
 fn all() -> MessageFilter {
@@ -34,6 +34,36 @@ case!(a_peek_receives_nothing, [284], async |t| {
     t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
     assert_eq!(t.receive("QT").await?.texts(), ["one", "two"]);
     assert_eq!(code(t.broker.peek("none", &all(), 1, 1).await), 60002);
+});
+
+case!(a_peek_shows_first_what_a_receive_gives_first, [284], async |t| {
+    // Two conversations of one group, the younger one with the older message; then a group of its own; then an Error.
+    let group = GroupId(uuid::Uuid::from_u128(1));
+    let first = t.broker.begin_dialog("I", "T").contract("C").in_group(group).await?;
+    let second = t.broker.begin_dialog("I", "T").contract("C").in_group(group).await?;
+    let alone = t.dialog().await?;
+    for (dialog, texts) in [(second, &["2a", "2b"][..]), (alone, &["3a", "3b"]), (first, &["1a"])] {
+        t.send(dialog, "Text", "hello").await?;
+        let target = t.receive("QT").await?[0].conversation_handle;
+        for text in texts {
+            t.send(target, "Text", text).await?;
+        }
+        if dialog == alone {
+            t.broker.end_with_error(target, 7, "given up").await?;
+        }
+    }
+    let peeked: Vec<_> = t.broker.peek("QI", &all(), 10, 9).await?.messages;
+    let peeked: Vec<_> = peeked.iter().map(|message| message.message_id).collect();
+    let mut received = Vec::new();
+    loop {
+        let group = t.receive("QI").await?;
+        if group.is_empty() {
+            break;
+        }
+        received.extend(group.iter().map(|message| message.message_id));
+    }
+    assert_eq!(received.len(), 6);
+    assert_eq!(peeked, received);
 });
 
 case!(a_conversation_is_shown_with_its_lock_holder, [285], async |t| {

@@ -26,6 +26,9 @@ WHERE (@P1 IS NULL OR TRANSLATE(m.queue_name COLLATE Latin1_General_100_BIN2,
     AND (@P8 IS NULL OR DATEDIFF_BIG(microsecond, '1970-01-01', m.message_enqueue_time) < CAST(@P8 AS bigint))
     AND (@P9 IS NULL OR m.service_name = CAST(@P9 AS nvarchar(4000))
         AND DATALENGTH(m.service_name) = DATALENGTH(CAST(@P9 AS nvarchar(4000))))
+-- Of the groups that of the highest level, then that of the oldest message; in a group one conversation after the other.
 ORDER BY
-    CASE WHEN m.status = 1 THEN 0 ELSE 1 END, e.is_quarantined, -m.priority,
-    CASE WHEN @P2 IS NOT NULL THEN CASE m.message_type_id WHEN 3 THEN 0 WHEN 1 THEN 1 ELSE 2 END END, m.queuing_order
+    CASE WHEN m.status = 1 THEN 0 ELSE 1 END, e.is_quarantined,
+    -MAX(m.priority) OVER (PARTITION BY m.conversation_group_id, CASE WHEN m.status = 1 THEN 0 ELSE 1 END, e.is_quarantined),
+    MIN(m.queuing_order) OVER (PARTITION BY m.conversation_group_id, CASE WHEN m.status = 1 THEN 0 ELSE 1 END, e.is_quarantined),
+    -m.priority, m.conversation_handle, CASE m.message_type_id WHEN 3 THEN 0 WHEN 1 THEN 1 ELSE 2 END, m.queuing_order

@@ -18,7 +18,9 @@ WHERE ($1::text IS NULL OR pg_catalog.lower(m.queue_name COLLATE "C") = pg_catal
     AND (m.status = 1 OR $5::bigint = 1)
     AND ($8::bigint IS NULL OR m.message_enqueue_time < timestamptz 'epoch' + $8::bigint::float8 * interval '1 microsecond')
     AND ($9::text IS NULL OR m.service_name = $9)
+WINDOW together AS (PARTITION BY m.conversation_group_id, m.status <> 1, e.is_quarantined)
+-- Of the groups that of the highest level, then that of the oldest message; in a group one conversation after the other.
 ORDER BY
-    m.status <> 1, e.is_quarantined, -m.priority,
-    CASE WHEN $2 IS NOT NULL THEN CASE m.message_type_id WHEN 3 THEN 0 WHEN 1 THEN 1 ELSE 2 END END, m.queuing_order
+    m.status <> 1, e.is_quarantined, -max(m.priority) OVER together, min(m.queuing_order) OVER together,
+    -m.priority, m.conversation_handle, CASE m.message_type_id WHEN 3 THEN 0 WHEN 1 THEN 1 ELSE 2 END, m.queuing_order
 LIMIT $7::bigint
