@@ -195,6 +195,10 @@ END $$;
 CREATE OR REPLACE FUNCTION dialoq.lock_open(p_handle uuid, p_error integer, p_statement text, OUT endpoint_id bigint, OUT notices text)
 LANGUAGE plpgsql AS $$
 BEGIN
+    IF coalesce(current_setting('dialoq.session_locks', true), '') = '1' THEN
+        -- After a savepoint the lock is the session's, and would stay after a refusal.
+        PERFORM dialoq.check_not_ended(p_handle, p_error, p_statement);
+    END IF;
     SELECT l.endpoint_id, l.notices INTO lock_open.endpoint_id, lock_open.notices FROM dialoq.lock_handle(p_handle, false) AS l;
     IF lock_open.endpoint_id = -1 THEN
         PERFORM dialoq.check_not_ended(p_handle, p_error, p_statement);

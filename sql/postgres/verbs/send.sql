@@ -28,7 +28,7 @@ DECLARE
 BEGIN
     -- Most SENDs are of a conversation that both sides speak on, with nothing pending, to a queue that is on. They take these two
     -- statements. The general way behind them takes some twenty, and three times as long. After a savepoint the general way goes
-    -- alone: a lock of the session would stay after a refusal.
+    -- alone, and checks before it locks: a lock of the session would stay after a refusal.
     IF (p_body_fault = '' OR p_body_fault IS NULL) AND dialoq.is_read_committed()
         AND coalesce(current_setting('dialoq.session_locks', true), '') <> '1'
     THEN
@@ -94,6 +94,9 @@ BEGIN
     END IF;
     -- Before the lock: a large body takes long.
     v_fault := coalesce(p_body_fault, dialoq.body_fault(v_type_id, p_message_body));
+    IF coalesce(current_setting('dialoq.session_locks', true), '') = '1' THEN
+        PERFORM dialoq.check_send(p_conversation_handle, v_type);
+    END IF;
     SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, false);
     IF v_lock.endpoint_id = -1 THEN
         -- A SEND that no holder of the group can make valid does not wait for it.

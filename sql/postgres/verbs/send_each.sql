@@ -109,6 +109,11 @@ BEGIN
             END IF;
         END IF;
     END IF;
+    IF v_keeps_locks THEN
+        -- A lock is the session's, and would stay after a refusal.
+        PERFORM dialoq.check_each(p_conversation_handles, v_types, v_bodies, v_faults);
+        v_is_checked := true;
+    END IF;
     -- One by one and in order, so that two calls cannot wait for each other.
     FOR v_row IN
         SELECT g.group_id, dialoq.group_key(g.group_id) AS key

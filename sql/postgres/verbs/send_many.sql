@@ -50,6 +50,12 @@ BEGIN
         PERFORM dialoq.fail(8428, dialoq.name_not_found('message type', v_type));
     END IF;
     v_fault := coalesce(p_body_fault, dialoq.body_fault(v_type_id, p_message_body));
+    IF coalesce(current_setting('dialoq.session_locks', true), '') = '1' THEN
+        -- After a savepoint a lock is the session's, and would stay after a refusal.
+        PERFORM dialoq.check_send(h.handle, v_type)
+        FROM (SELECT u.handle FROM unnest(p_conversation_handles) WITH ORDINALITY AS u (handle, place)
+            ORDER BY u.place OFFSET 0) AS h;
+    END IF;
     FOR v_row IN
         SELECT e.conversation_handle AS handle
         FROM dialoq.conversation_endpoint AS e
