@@ -140,7 +140,7 @@ impl Broker {
     /// outcome is unknown, try again with the same id; ids are kept for a week.
     ///
     /// # Errors
-    /// That of the first verb refused; 60026 the store keeps no ids.
+    /// That of the first verb refused; 60026 the store keeps no ids; 60008 definitions, in the embedded store.
     pub async fn submit_once(&self, unit_id: Uuid, unit: Unit) -> Result<Option<Vec<Outcome>>> {
         self.store.submit_once(unit_id, unit).await
     }

@@ -162,6 +162,21 @@ case!(a_unit_of_an_id_happens_once, [267], async |t| {
     assert!(t.receive("QT").await?.is_empty());
 });
 
+case!(definitions_of_an_id_are_made_once, [267], async |t| {
+    let id = Uuid::from_u128(9);
+    let create = || vec![Verb::Define(vec![Definition::CreateWorkQueue { name: "once".into(), options: vec![] }])];
+    if !t.store().is_server() {
+        // DIFFERENCE(definitions-apart): the embedded store makes no definitions under an id.
+        assert_eq!(code(t.broker.submit_once(id, create()).await), 60008);
+        return Ok(());
+    }
+    assert!(t.broker.submit_once(id, create()).await?.is_some());
+    assert_eq!(t.broker.submit_once(id, create()).await?, None);
+    let other = Uuid::from_u128(10);
+    assert_eq!(code(t.broker.submit_once(other, create()).await), 60001);
+    assert!(!t.broker.unit_happened(other).await?);
+});
+
 case!(a_refused_unit_of_an_id_counts_no_rollback_and_no_attempt, [267], async |t| {
     // On SQLite such a unit was a transaction that is rolled back: five turned the queue off, and the job was dead.
     let pair = t.pair().await?;

@@ -36,7 +36,6 @@ use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
 use batching::{batcher, claim_batches, dialog_batches, job_batches, receive_batches, send_batches};
-use calls::rows;
 use definitions::catalog;
 use installation::install;
 use link::{Arg, Call, Driver, EnlistedConnection, Fate};
@@ -323,9 +322,7 @@ impl Store for DatabaseStore {
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             self.database.open_work.check()?;
-            let call = Call { name: "unit_happened", args: vec![Arg::Uuid(unit_id)] };
-            let rows = retry(Repeat::Always, || self.database.call_on_a_link(call.clone())).await?;
-            rows::only(&rows)?.flag("happened")
+            self.database.unit_happened(unit_id).await
         })
     }
 

@@ -7,13 +7,13 @@ use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::caller::{self, Caller};
-use crate::store::database::calls::rows::notices_in;
+use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::calls::verbs::{self, CallContext, received_queue};
 use crate::store::database::closing::Work;
 use crate::store::database::definitions::define::claim;
-use crate::store::database::link::{Call, Link, Linked};
+use crate::store::database::link::{Arg, Call, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
-use crate::store::database::retry::{Again, Repeat, Retry};
+use crate::store::database::retry::{Again, Repeat, Retry, retry};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
 use crate::store::handover::HoldsMessages;
 use std::sync::Arc;
@@ -42,6 +42,13 @@ impl Database {
     /// One call on any link of the pool.
     pub(in crate::store::database) async fn call_on_a_link(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
         self.take().await?.call(call).await
+    }
+
+    /// Whether a unit of that id has happened.
+    pub(in crate::store::database) async fn unit_happened(&self, unit_id: Uuid) -> Result<bool> {
+        let call = Call { name: "unit_happened", args: vec![Arg::Uuid(unit_id)] };
+        let rows = retry(Repeat::Always, || self.call_on_a_link(call.clone())).await?;
+        only(&rows)?.flag("happened")
     }
 
     /// Executes a unit in the cheapest way.
