@@ -451,7 +451,7 @@ fn types_and_elements_in_long_chains() {
         assert_eq!(check(usable), Ok(()));
     }
     for (what, schema) in [
-        ("max_depth", chain_of_types(200)),
+        ("max_depth", chain_of_types(150)),
         ("max_depth", chain_of_texts(20_000)),
         ("max_depth", chain_of_elements(600)),
         ("units of work", chain_of_types(4000)),

@@ -10,6 +10,7 @@ mod chains;
 mod counted;
 mod json;
 mod markup;
+mod patterns;
 mod schemas;
 mod verdict;
 mod weights;

@@ -3,13 +3,18 @@
 //! The validator has no limit of its own that a body of some megabytes would meet, so an upper bound of its work is counted before it runs.
 //! One step is about 0.2 µs of a release build. The factors below were measured with `xsd-schema` 0.3.
 
+use super::patterns::Pattern;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use uppsala::{Document, NodeId, XS_NAMESPACE};
 
-/// The work of compiling the content models of a schema. Of one with n particles and r repeated groups in one another it is
-/// n² · (16 + 4^r), each unit 9 ns: eight repeated groups with 89 elements took 4.7 s.
-const MOST_COMPILING: u64 = 50_000_000;
+/// The work of compiling the content models of a schema, in units of 9 ns. For n particles with r repetitions in one another it is
+/// n² · (16 + 12 · 4^r): a choice of 30 elements in six repeated groups took 0.4 s, in seven 1.6.
+const MOST_COMPILING: u64 = 200_000_000;
+
+/// Units of work for the square of the counters of a content model, and steps of each check: 1,000 took 0.66 s for a body of 12 bytes.
+const COUNTER: u64 = 1000;
+const COUNTER_STEPS: u64 = 3;
 
 /// How many ways of counting the repetitions of one content model may be open at once. A sequence of 0 to 100 sequences of 0 to 100 `a` has
 /// 10,000, and takes 73 µs for each `a`; with one more sequence of 0 to 100 around it, milliseconds.
@@ -21,16 +26,24 @@ const MOST_ALTERNATIVES: u64 = 100_000;
 /// Components that refer to one another in a row. The compiler refuses half as many; this only ends the recursion.
 const MOST_IN_A_ROW: u32 = 256;
 
-/// Steps for an element that an identity constraint finds. In 100 constraints at once it took 6 µs, in ten 2.
-const FOUND: u64 = 16;
+/// Places of all patterns of a schema, written out. 2,900,000 took 2.3 s and 435 MB to compile.
+const MOST_PLACES: u64 = 1_000_000;
+
+/// Steps for an element that a path of an identity constraint may find. A constraint has two at least, and took 2 to 6 µs.
+const FOUND: u64 = 8;
 
 /// The types of XML Schema whose values are their texts.
 const TEXTS: [&str; 11] =
     ["string", "normalizedString", "token", "language", "Name", "NCName", "NMTOKEN", "ID", "IDREF", "ENTITY", "anyURI"];
 
+/// The types of XML Schema whose values are lists.
+const LISTS: [&str; 3] = ["NMTOKENS", "IDREFS", "ENTITIES"];
+
 /// What a schema costs for each part of a body, in steps.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
+    /// For each check.
+    pub(super) check: u64,
     /// For each element, its value included.
     pub(super) element: u64,
     /// For each attribute.
@@ -39,10 +52,12 @@ pub(super) struct Weights {
     pub(super) item: u64,
     /// For each 32 bytes: patterns that a value is held against.
     pub(super) patterns: u64,
-    /// How many identity constraints an element of that local name has.
+    /// How many paths the identity constraints of an element of that local name have.
     pub(super) constraints: HashMap<String, u64>,
     /// Whether a type has integers without a bound.
     pub(super) has_integers: bool,
+    /// The places of all patterns, which are most of the memory of a compiled schema.
+    pub(super) places: u64,
 }
 
 /// The parts of a body that cost.
@@ -51,8 +66,10 @@ pub(super) struct Parts {
     pub(super) bytes: u64,
     pub(super) elements: u64,
     pub(super) attributes: u64,
-    /// Elements inside others with identity constraints, one for each of these.
+    /// Elements inside others with identity constraints, one for each path of these.
     pub(super) found: u64,
+    /// Bytes of values inside others with identity constraints, likewise.
+    pub(super) found_bytes: u64,
 }
 
 impl Weights {
@@ -62,7 +79,9 @@ impl Weights {
         let schema = Schema::of(document);
         let (mut compiling, mut weights) = (0_u64, Self { element: 1, attribute: 1, ..Self::default() });
         let (mut model, mut attributes, mut value) = (Model::default(), 0_u64, Value::default());
+        let (mut namespaces, mut given) = (0, 0);
         for &node in &schema.elements {
+            given = given.max(schema.given(node));
             match schema.kind(node) {
                 "complexType" => {
                     let of_type = schema.model_of_type(node, 0);
@@ -73,8 +92,11 @@ impl Weights {
                 "restriction" | "list" | "union" => value = value.widest(schema.value_of_parts(node, 0)),
                 "unique" | "key" | "keyref" => {
                     let owner = document.parent(node).and_then(|owner| schema.attribute(owner, "name"));
-                    *weights.constraints.entry(owner.unwrap_or_default().to_owned()).or_default() += 1;
+                    let paths = weights.constraints.entry(owner.unwrap_or_default().to_owned()).or_default();
+                    *paths = paths.saturating_add(schema.paths(node));
                 }
+                "pattern" => weights.places = weights.places.saturating_add(schema.pattern(node).places),
+                "any" | "anyAttribute" => namespaces = namespaces.max(schema.namespaces(node)),
                 _ => {}
             }
         }
@@ -97,10 +119,25 @@ impl Weights {
                 "one of its types has {alternatives} alternatives or attributes; the limit is {MOST_ALTERNATIVES}; refer less often"
             ));
         }
-        let counts = if model.counts > 1 { model.counts / 20 } else { 0 };
-        weights.element += model.particles / 8 + counts + attributes / 4 + value.steps;
-        weights.attribute += attributes / 80 + value.steps;
-        weights.item = if value.is_list { value.steps.max(1) } else { 0 };
+        if weights.places > MOST_PLACES {
+            return Err(format!(
+                "its patterns have {} places with their repetitions written out; the limit is {MOST_PLACES}; repeat less, or use xs:maxLength",
+                weights.places
+            ));
+        }
+        // Counters beside one another cost too: 60 in a repeated sequence 90 µs, 300 in a sequence 1.2 ms.
+        let counters = if model.all_counters > 1 { (7 + model.all_counters / 8) * model.all_counters } else { 0 };
+        weights.element += model.particles / 8
+            + model.counts / 20
+            + counters
+            + attributes / 4
+            + namespaces / 4
+            + given / 2
+            + value.steps;
+        weights.attribute += attributes / 80 + namespaces / 4 + given / 2 + value.steps;
+        let squared = model.all_counters.saturating_mul(model.all_counters);
+        weights.check = if model.all_counters > 1 { squared.saturating_mul(COUNTER_STEPS) } else { 0 };
+        weights.item = if value.is_list || schema.has_lists { value.steps.max(1) } else { 0 };
         weights.patterns = value.patterns;
         weights.has_integers = schema.has_integers;
         Ok(weights)
@@ -109,6 +146,7 @@ impl Weights {
     /// The steps of a check, at most.
     pub(super) fn steps(&self, parts: Parts) -> u64 {
         let by_part = [
+            self.check,
             parts.elements.saturating_mul(self.element),
             parts.attributes.saturating_mul(self.attribute),
             parts.found.saturating_mul(FOUND),
@@ -122,21 +160,24 @@ impl Weights {
 /// A content model.
 #[derive(Debug, Default, Clone, Copy)]
 struct Model {
-    /// Elements and wildcards, with those that may stand for an element.
+    /// Elements, wildcards and groups, with the elements that may stand for one.
     particles: u64,
-    /// Repeated groups in one another.
+    /// Repetitions in one another.
     repeated: u32,
     /// Counters of repetitions in one another, and the ways in which they can be counted.
     counters: u32,
     counts: u64,
+    /// All counters.
+    all_counters: u64,
     /// Whether it can be empty.
     may_be_empty: bool,
 }
 
 impl Model {
     fn compiling(self) -> u64 {
-        let by_loops = 4_u64.checked_pow(self.repeated).unwrap_or(u64::MAX).saturating_add(16);
-        self.particles.saturating_mul(self.particles).saturating_mul(by_loops)
+        let by_loops = 4_u64.saturating_pow(self.repeated).saturating_mul(12).saturating_add(16);
+        let counters = self.all_counters.saturating_mul(self.all_counters).saturating_mul(COUNTER);
+        self.particles.saturating_mul(self.particles).saturating_mul(by_loops).saturating_add(counters)
     }
 
     /// The larger of each.
@@ -146,20 +187,26 @@ impl Model {
             repeated: self.repeated.max(other.repeated),
             counters: self.counters.max(other.counters),
             counts: self.counts.max(other.counts),
+            all_counters: self.all_counters.max(other.all_counters),
             may_be_empty: self.may_be_empty && other.may_be_empty,
         }
     }
 
     /// Both, one after the other.
     fn and(self, other: Self) -> Self {
-        Self { particles: self.particles.saturating_add(other.particles), ..self.widest(other) }
+        Self {
+            particles: self.particles.saturating_add(other.particles),
+            all_counters: self.all_counters.saturating_add(other.all_counters),
+            ..self.widest(other)
+        }
     }
 
     /// This as often as a particle says.
-    fn times(mut self, (least, most): (u64, u64), is_group: bool) -> Self {
-        self.repeated += u32::from(is_group && most > 1);
+    fn times(mut self, (least, most): (u64, u64)) -> Self {
+        self.repeated += u32::from(most > 1);
         if least > 1 || (most > 1 && most != u64::MAX) {
             self.counters += 1;
+            self.all_counters = self.all_counters.saturating_add(1);
             let by_least = least.max(1).saturating_mul(least.max(1));
             let is_free = self.may_be_empty || least == 0;
             let ways = if is_free && most != u64::MAX { most.max(by_least) } else { by_least };
@@ -219,6 +266,8 @@ struct Schema<'d> {
     /// Elements that may stand for one, by its name.
     members: HashMap<&'d str, Vec<&'d str>>,
     has_integers: bool,
+    /// Whether it names a type of [`LISTS`].
+    has_lists: bool,
     groups: RefCell<HashMap<NodeId, Model>>,
     types: RefCell<HashMap<NodeId, Model>>,
     values: RefCell<HashMap<NodeId, Value>>,
@@ -234,6 +283,7 @@ impl<'d> Schema<'d> {
             named: HashMap::new(),
             members: HashMap::new(),
             has_integers: false,
+            has_lists: false,
             groups: RefCell::default(),
             types: RefCell::default(),
             values: RefCell::default(),
@@ -250,11 +300,14 @@ impl<'d> Schema<'d> {
             if let Some(name) = name.filter(|_| document.parent(node) == document.document_element()) {
                 schema.named.entry((schema.kind(node), name)).or_insert(node);
             }
-            if let (Some(name), Some(head)) = (name, schema.reference(node, "substitutionGroup")) {
-                schema.members.entry(head).or_default().push(name);
+            for head in schema.attribute(node, "substitutionGroup").unwrap_or_default().split_whitespace() {
+                schema.members.entry(local(head)).or_default().extend(name);
             }
             for attribute in ["type", "base", "itemType", "memberTypes"] {
-                schema.has_integers |= schema.attribute(node, attribute).is_some_and(|value| value.contains("nteger"));
+                for name in schema.attribute(node, attribute).unwrap_or_default().split_whitespace().map(local) {
+                    schema.has_integers |= name.contains("nteger");
+                    schema.has_lists |= LISTS.contains(&name);
+                }
             }
             schema.elements.push(node);
         }
@@ -280,6 +333,28 @@ impl<'d> Schema<'d> {
 
     fn children(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<'_, 'd> {
         self.document.children_iter(node).filter(|child| !self.kind(*child).is_empty())
+    }
+
+    fn pattern(&self, node: NodeId) -> Pattern {
+        // With its spaces, unlike other attributes.
+        Pattern::of(self.document.get_attribute(node, "value").unwrap_or_default())
+    }
+
+    /// The bytes of a value that the schema gives, which each element without one of its own is held against: a list of 50,000 took 9 ms.
+    fn given(&self, node: NodeId) -> u64 {
+        let values = ["default", "fixed"].map(|name| self.attribute(node, name).map_or(0, str::len));
+        values.into_iter().max().filter(|bytes| *bytes > 16).unwrap_or(0) as u64
+    }
+
+    /// The namespaces that a wildcard names.
+    fn namespaces(&self, node: NodeId) -> u64 {
+        self.attribute(node, "namespace").map_or(0, |names| names.split_whitespace().count() as u64)
+    }
+
+    /// The paths of an identity constraint: those of its selector, and of each field.
+    fn paths(&self, node: NodeId) -> u64 {
+        let paths = |child| self.attribute(child, "xpath").map_or(1, |path| 1 + path.matches('|').count() as u64);
+        self.children(node).map(paths).sum()
     }
 
     fn occurrence(&self, node: NodeId) -> (u64, u64) {
@@ -309,11 +384,14 @@ impl<'d> Schema<'d> {
             "element" => {
                 let head = self.reference(node, "ref");
                 let members = head.map_or(0, |head| self.members_of(head, 0));
-                Model { particles: members.saturating_add(1), ..Model::default() }.times(occurrence, false)
+                Model { particles: members.saturating_add(1), ..Model::default() }.times(occurrence)
             }
-            "any" => Model { particles: 1, ..Model::default() }.times(occurrence, false),
-            "group" => self.group(self.reference(node, "ref")?, row + 1)?.times(occurrence, true),
-            "sequence" | "all" | "choice" if row < MOST_IN_A_ROW => self.parts(node, row + 1).times(occurrence, true),
+            "any" => Model { particles: 1, ..Model::default() }.times(occurrence),
+            "group" => self.group(self.reference(node, "ref")?, row + 1)?.times(occurrence),
+            "sequence" | "all" | "choice" if row < MOST_IN_A_ROW => {
+                let parts = self.parts(node, row + 1);
+                Model { particles: parts.particles.saturating_add(1), ..parts }.times(occurrence)
+            }
             _ => return None,
         };
         Some(model)
@@ -398,7 +476,8 @@ impl<'d> Schema<'d> {
         let name = local(name);
         let kinds = ["simpleType", "complexType"];
         let Some(&node) = kinds.iter().find_map(|kind| self.named.get(&(*kind, name))) else {
-            return Value { has_spellings: !TEXTS.contains(&name), ..Value::default() };
+            let is_list = LISTS.contains(&name);
+            return Value { has_spellings: !TEXTS.contains(&name), is_list, ..Value::default() };
         };
         if row < MOST_IN_A_ROW { self.value_of_type(node, row + 1) } else { Value::default() }
     }
@@ -427,7 +506,7 @@ impl<'d> Schema<'d> {
         for child in self.children(node) {
             match self.kind(child) {
                 "enumeration" => enumerated += 1,
-                "pattern" => value.patterns += 1,
+                "pattern" => value.patterns = value.patterns.saturating_add(self.pattern(child).steps()),
                 "simpleType" if row < MOST_IN_A_ROW => {
                     value = value.and(self.member(node, self.value_of_type(child, row + 1)));
                 }
@@ -484,7 +563,7 @@ mod tests {
             let choice = "<xs:element name='a'/>".repeat(particles);
             format!("<xs:complexType name='t'><xs:choice>{choice}</xs:choice></xs:complexType>")
         };
-        assert_eq!((element(&wide(7)), element(&wide(8)), element(&wide(800))), (1, 2, 101));
+        assert_eq!((element(&wide(6)), element(&wide(7)), element(&wide(799))), (1, 2, 101));
         let by_group = format!(
             "{}<xs:group name='g'><xs:choice>{}</xs:choice></xs:group>",
             "<xs:complexType name='t'><xs:sequence>\
@@ -495,7 +574,8 @@ mod tests {
         let extends =
             "<xs:complexType name='u'><xs:complexContent><xs:extension base='t'/></xs:complexContent></xs:complexType>";
         assert_eq!(element(&format!("{extends}{}", wide(80))), 1 + 80 / 8);
-        let members = "<xs:element name='h'/>".to_owned() + &"<xs:element name='m' substitutionGroup='h'/>".repeat(79);
+        let members =
+            "<xs:element name='h'/>".to_owned() + &"<xs:element name='m' substitutionGroup='x h'/>".repeat(79);
         let head = "<xs:complexType name='t'><xs:sequence><xs:element ref='h'/></xs:sequence></xs:complexType>";
         assert_eq!(element(&format!("{members}{head}")), 1 + 80 / 8);
         let union = |members: usize| {
@@ -516,13 +596,48 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_constraint_counts_all_its_paths() {
+        let constraint = "<xs:element name='r'><xs:unique name='u'><xs:selector xpath='a|b | c'/><xs:field xpath='@x'/>\
+             <xs:field xpath='@y|@z'/></xs:unique><xs:key name='k'><xs:selector xpath='a'/><xs:field xpath='@x'/></xs:key></xs:element>";
+        assert_eq!(weights(constraint).unwrap().constraints["r"], 3 + 1 + 2 + 2);
+    }
+
+    #[test]
+    fn wildcards_cost_by_the_namespaces_they_name() {
+        let wildcard =
+            |kind: &str, namespaces: &str| of_type(&format!("<xs:{kind} namespace='{namespaces}'/>")).unwrap();
+        let many = "urn:x ".repeat(400);
+        assert_eq!(wildcard("anyAttribute", "##any").attribute, 1);
+        assert_eq!(wildcard("anyAttribute", &many).attribute, 101);
+        assert_eq!(of_type(&format!("<xs:sequence><xs:any namespace='{many}'/></xs:sequence>")).unwrap().element, 101);
+    }
+
+    #[test]
+    fn patterns_cost_by_what_they_repeat() {
+        let pattern = |patterns: &str| {
+            weights(&format!(
+                "<xs:simpleType name='s'><xs:restriction base='xs:string'>{patterns}</xs:restriction></xs:simpleType>"
+            ))
+        };
+        assert_eq!(pattern("<xs:pattern value='a*'/><xs:pattern value='b*'/>").unwrap().patterns, 2);
+        assert_eq!(pattern("<xs:pattern value='(.*.{3000})?'/>").unwrap().patterns, 24_008 / 3);
+        let refused = pattern(&"<xs:pattern value='.{0,900}x'/>".repeat(400)).unwrap_err();
+        assert!(refused.contains("2880400 places"), "{refused}");
+    }
+
+    #[test]
     fn what_takes_long_to_compile_is_refused() {
         let refused = |content: &str| of_type(content).err().is_some_and(|why| why.contains("units of work"));
         let repeated = "minOccurs='0' maxOccurs='unbounded'";
-        assert!(!refused(&groups(12, repeated)) && refused(&groups(13, repeated)));
+        assert!(!refused(&groups(8, repeated)) && refused(&groups(9, repeated)));
         assert!(!refused(&groups(100, "minOccurs='0'")), "an optional group costs nothing");
         let wide = |particles: usize| format!("<xs:choice>{}</xs:choice>", "<xs:element name='a'/>".repeat(particles));
-        assert!(!refused(&wide(1700)) && refused(&wide(1720)));
+        assert!(!refused(&wide(2670)) && refused(&wide(2680)));
+        assert!(refused(&format!("<xs:choice>{}</xs:choice>", "<xs:sequence/>".repeat(2680))), "also without elements");
+        let counted = |particles: usize| {
+            format!("<xs:sequence>{}</xs:sequence>", "<xs:element name='a' maxOccurs='9'/>".repeat(particles))
+        };
+        assert!(!refused(&counted(430)) && refused(&counted(450)));
     }
 
     #[test]
@@ -533,7 +648,12 @@ mod tests {
         assert!(!refused(2, "minOccurs='10' maxOccurs='100'") && refused(2, "minOccurs='100' maxOccurs='unbounded'"));
         assert!(!refused(5, "maxOccurs='1000'"), "the fewest repetitions so far are the best");
         assert!(!refused(1, "minOccurs='1000' maxOccurs='100000000'"), "one count alone is a range");
-        assert_eq!(of_type(&groups(2, "minOccurs='0' maxOccurs='100'")).unwrap().element, 1 + 100 * 100 / 20);
+        assert_eq!(of_type(&groups(2, "minOccurs='0' maxOccurs='100'")).unwrap().element, 1 + 100 * 100 / 20 + 2 * 7);
+        let siblings = "<xs:sequence>".to_owned()
+            + &"<xs:element name='a' minOccurs='0' maxOccurs='9'/>".repeat(80)
+            + "</xs:sequence>";
+        let siblings = of_type(&siblings).unwrap();
+        assert_eq!((siblings.check, siblings.element), (3 * 80 * 80, 1 + 81 / 8 + 80 * 17));
     }
 
     #[test]

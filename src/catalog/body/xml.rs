@@ -7,7 +7,7 @@
 use super::weights::Parts;
 use super::{check_memory, markup};
 use std::borrow::Cow;
-use uppsala::{Document, Parser, PullEvent, PullParser};
+use uppsala::{Document, Parser, PullEvent, PullParser, XSI_NAMESPACE};
 
 /// How deep elements may nest; this also keeps the recursion of a validator within a small stack.
 pub(super) const MAX_DEPTH: u32 = 128;
@@ -25,13 +25,16 @@ pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
 pub(super) struct Counted {
     pub(super) parts: Parts,
     pub(super) digits: usize,
+    /// Whether an element names its type itself. It may be any type of XML Schema.
+    pub(super) has_types: bool,
 }
 
-/// Counts the parts of a well-formed document. `constraints` says how many identity constraints an element of a local name has.
+/// Counts the parts of a well-formed document. `constraints` says how many paths the identity constraints of an element of a local name have.
 pub(super) fn count(text: &str, constraints: impl Fn(&str) -> u64) -> Result<Counted, String> {
     markup::check(text)?;
-    let mut counted = Counted { parts: Parts { bytes: text.len() as u64, ..Parts::default() }, digits: 0 };
-    // The identity constraints of each open element, and the digits at the end of what was read of its value.
+    let mut counted =
+        Counted { parts: Parts { bytes: text.len() as u64, ..Parts::default() }, digits: 0, has_types: false };
+    // The paths of the identity constraints of each open element, and the digits at the end of what was read of its value.
     let mut open: Vec<(u64, usize)> = Vec::new();
     let mut active = 0;
     let mut parser = PullParser::new(text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
@@ -45,11 +48,14 @@ pub(super) fn count(text: &str, constraints: impl Fn(&str) -> u64) -> Result<Cou
                 counted.parts.attributes += attributes.len() as u64;
                 counted.parts.found += active;
                 for attribute in &attributes {
+                    counted.parts.found_bytes += active * attribute.value.len() as u64;
+                    counted.has_types |= attribute.name.namespace_uri.as_deref() == Some(XSI_NAMESPACE);
                     counted.digits = counted.digits.max(digits(&attribute.value, 0).0);
                 }
             }
             PullEvent::EndElement { .. } => active -= open.pop().map_or(0, |(own, _)| own),
             PullEvent::Text { content, .. } | PullEvent::CData { content, .. } => {
+                counted.parts.found_bytes += active * content.len() as u64;
                 if let Some((_, before)) = open.last_mut() {
                     let (most, last) = digits(&content, *before);
                     *before = last;

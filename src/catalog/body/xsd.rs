@@ -4,7 +4,8 @@
 //! one of them. Each stands by itself: `xs:import`, `xs:include`, `xs:redefine` and `xs:override` are refused when the
 //! collection is created, so that none of them is silently ignored. Only the namespace of `xml:lang` can be imported.
 
-use super::weights::{Parts, Weights};
+use super::weights::Weights;
+use super::xml::Counted;
 use super::{Effort, check_memory, most_steps, xml};
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -21,14 +22,16 @@ use xsd_schema::{EmbeddedLoader, SchemaSet, SchemaSetBuilder};
 /// 2.2 s.
 const MOST_DIGITS: usize = 10_000;
 
-/// Compiled copies of one schema that are kept. A check needs one to itself, so that many checks at once make more.
+/// Compiled copies of one schema that are kept, of a large one only one. A check needs one to itself, so that many checks at once make more.
 const MOST_COPIES: usize = 8;
+const LARGE_PLACES: u64 = 100_000;
 
-/// Names that a compiled schema may learn from bodies before it is compiled again. It keeps the names of all elements it meets.
-const MOST_NAMES: usize = 10_000;
+/// Bytes of the names that a compiled schema may learn from bodies before it is compiled again. It keeps those of all elements it meets.
+const MOST_NAMES: usize = 4 << 20;
 
-/// The memory of what an identity constraint finds, of an attribute that may be an identity, and of half an item of a list, in bytes.
-const FOUND_MEMORY: u64 = 400;
+/// The memory of what a path of an identity constraint finds, of an attribute that may be an identity, and of half an item of a list, in bytes.
+const FOUND_MEMORY: u64 = 200;
+const FOUND_COPIES: u64 = 2;
 const ATTRIBUTE_MEMORY: u64 = 200;
 const ITEM_MEMORY: u64 = 40;
 
@@ -95,13 +98,15 @@ impl Collection {
                  simplify the types and the identity constraints of the schema"
             ));
         }
-        if self.schemas.iter().any(|schema| schema.weights.has_integers) && counted.digits > MOST_DIGITS {
+        if (counted.has_types || self.schemas.iter().any(|schema| schema.weights.has_integers))
+            && counted.digits > MOST_DIGITS
+        {
             return Err(format!(
                 "one of its values has {} digits in a row; the most that are checked is {MOST_DIGITS}",
                 counted.digits
             ));
         }
-        check_memory(self.memory(parts))?;
+        check_memory(self.memory(&counted))?;
         let mut first = None;
         for schema in &self.schemas {
             let Some(copy) = schema.take(effort)? else { return Ok(None) };
@@ -122,10 +127,12 @@ impl Collection {
         Err(first.unwrap_or_else(|| "no schema of the collection accepts it".into()))
     }
 
-    fn memory(&self, parts: Parts) -> u64 {
-        let has_lists = self.schemas.iter().any(|schema| schema.weights.item > 0);
+    fn memory(&self, counted: &Counted) -> u64 {
+        let parts = counted.parts;
+        let has_lists = counted.has_types || self.schemas.iter().any(|schema| schema.weights.item > 0);
         let items = if has_lists { parts.bytes.saturating_mul(ITEM_MEMORY) } else { 0 };
-        let found = parts.found.saturating_mul(FOUND_MEMORY);
+        let found =
+            parts.found.saturating_mul(FOUND_MEMORY).saturating_add(parts.found_bytes.saturating_mul(FOUND_COPIES));
         found.saturating_add(parts.attributes.saturating_mul(ATTRIBUTE_MEMORY)).saturating_add(items)
     }
 }
@@ -176,7 +183,7 @@ impl Schema {
         if let Some(missing) = missing.map(|missing| &missing.message).min() {
             return Err(missing.clone());
         }
-        let names = set.name_table.len();
+        let names = set.name_table.heap_bytes();
         Ok(Copy { set, names })
     }
 
@@ -194,9 +201,10 @@ impl Schema {
     }
 
     fn give_back(&self, copy: Copy) {
-        let has_learned_much = copy.set.name_table.len() > copy.names + MOST_NAMES;
+        let has_learned_much = copy.set.name_table.heap_bytes() > copy.names + MOST_NAMES;
+        let most = if self.weights.places > LARGE_PLACES { 1 } else { MOST_COPIES };
         let mut copies = self.copies();
-        if copies.len() < MOST_COPIES && !has_learned_much {
+        if copies.len() < most && !has_learned_much {
             copies.push(copy);
         }
     }
@@ -272,6 +280,7 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uppsala::XSI_NAMESPACE;
 
     fn schema(root: &str, kind: &str) -> String {
         format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='{root}' type='xs:{kind}'/></xs:schema>")
@@ -337,13 +346,11 @@ mod tests {
     #[test]
     fn the_names_of_bodies_are_forgotten() {
         let collection = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'/></xs:schema>"));
-        let body = |from: usize, to: usize| {
-            format!("<r>{}</r>", (from..to).map(|name| format!("<a{name}/>")).collect::<String>())
-        };
         let check = |body: &str| collection.check_text(body, Effort::Full, u64::MAX).unwrap();
-        check(&body(0, MOST_NAMES - 10));
+        let names: String = (0..10_000).map(|name| format!("<a{name}/>")).collect();
+        check(&format!("<r>{names}</r>"));
         assert_eq!(collection.schemas[0].copies().len(), 1);
-        check(&body(MOST_NAMES - 10, MOST_NAMES + 10));
+        check(&format!("<r><{}/></r>", "long".repeat(1 << 20)));
         assert_eq!(collection.schemas[0].copies().len(), 0);
         check("<r/>");
         assert_eq!(collection.schemas[0].copies().len(), 1);
@@ -367,11 +374,36 @@ mod tests {
             assert!(check(&integers, &too_many).unwrap_err().contains("10001 digits"));
             assert_eq!(check(&texts, &too_many), Ok(()));
         }
+        let typed = format!(
+            "<one xmlns:xsi='{XSI_NAMESPACE}' xmlns:xs='{XS_NAMESPACE}' xsi:type='xs:string'>{}</one>",
+            digits(MOST_DIGITS + 1)
+        );
+        let refused = texts.check_text(&typed, Effort::Full, u64::MAX).unwrap_err();
+        assert!(refused.contains("10001 digits"), "a body may name any type: {refused}");
         let facet = format!(
             "<xs:simpleType name='s'><xs:restriction base='xs:integer'><xs:maxInclusive value='{}'/></xs:restriction></xs:simpleType>",
             digits(MOST_DIGITS + 1)
         );
         let refused = Collection::compile(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{facet}</xs:schema>"));
         assert!(refused.err().unwrap().contains("digits"));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_body_counts_as_memory() {
+        let memory = |schema: &str, body: &str| {
+            let collection = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{schema}</xs:schema>"));
+            let constraints =
+                |element: &str| collection.schemas[0].weights.constraints.get(element).copied().unwrap_or(0);
+            collection.memory(&xml::count(body, constraints).unwrap())
+        };
+        let plain = "<xs:element name='r'/>";
+        assert_eq!(memory(plain, "<r>abcde<a/></r>"), 0);
+        assert_eq!(memory(plain, "<r a='b'/>"), ATTRIBUTE_MEMORY);
+        let unique = "<xs:element name='r'><xs:unique name='u'><xs:selector xpath='a'/><xs:field xpath='@i'/></xs:unique></xs:element>";
+        assert_eq!(memory(unique, "<r>abcde<a/></r>"), 2 * (2 * FOUND_MEMORY + 5 * FOUND_COPIES));
+        let list = "<xs:element name='r' type='xs:NMTOKENS'/>";
+        assert_eq!(memory(list, "<r>a b</r>"), 10 * ITEM_MEMORY);
+        let typed = format!("<r xmlns:xsi='{XSI_NAMESPACE}' xmlns:xs='{XS_NAMESPACE}' xsi:type='xs:NMTOKENS'/>");
+        assert_eq!(memory(plain, &typed), ATTRIBUTE_MEMORY + typed.len() as u64 * ITEM_MEMORY);
     }
 }
