@@ -573,6 +573,8 @@ impl Driver {
         self.monitor.reader_ended(end, now);
         if found_nothing {
             self.monitor.reader_found_nothing(now);
+        } else {
+            self.monitor.reader_found_something();
         }
         match code {
             Some(code) if !matches!(end, ReaderEnd::Left | ReaderEnd::WithQueue) => {

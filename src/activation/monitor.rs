@@ -12,8 +12,9 @@ use std::time::Duration;
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long no reader is launched after one that asked for a part of the queue and found nothing in it: time for other processes to take
-/// its place.
-pub(super) const PASS_ON: Duration = Duration::from_millis(100);
+/// its place. The first pause, and the longest: it doubles while one reader after the other finds nothing, because a distant server
+/// needs several round trips to pass a place on.
+pub(super) const PASS_ON: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// The state of a queue monitor; the names of `dm_broker_queue_monitors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -146,6 +147,8 @@ pub(super) struct Monitor {
     full_until: Option<Timestamp>,
     /// A reader found nothing in its part of the queue: no launch before this.
     passed_on_until: Option<Timestamp>,
+    /// Readers in a row that found nothing.
+    found_nothing: u32,
     /// `places_freed` of the last check.
     places_freed: u64,
     last_activated: Option<Timestamp>,
@@ -275,7 +278,14 @@ impl Monitor {
 
     /// A reader asked for a part of the queue, and left without having found anything in it.
     pub(super) fn reader_found_nothing(&mut self, now: Timestamp) {
-        self.passed_on_until = Some(now.after(PASS_ON));
+        let pause = PASS_ON.0.saturating_mul(1 << self.found_nothing.min(4)).min(PASS_ON.1);
+        self.passed_on_until = Some(now.after(pause));
+        self.found_nothing += 1;
+    }
+
+    /// A reader found something, or asked for the whole queue.
+    pub(super) fn reader_found_something(&mut self) {
+        self.found_nothing = 0;
     }
 
     /// A handler failed and its reader goes on.
@@ -321,7 +331,7 @@ impl Monitor {
         for until in [&mut self.hold_until, &mut self.full_until] {
             *until = until.map(|until| until.min(latest));
         }
-        self.passed_on_until = self.passed_on_until.map(|until| until.min(now.after(PASS_ON)));
+        self.passed_on_until = self.passed_on_until.map(|until| until.min(now.after(PASS_ON.1)));
         self.quiet_since = self.quiet_since.min(now);
     }
 

@@ -430,3 +430,49 @@ pub(crate) fn a_lease_is_prolonged_while_transactions_hold_every_connection(stor
         narrow.close().await.unwrap();
     });
 }
+
+/// A report waited for the pool while the lease ended, and the job was handled again.
+pub(crate) fn a_lease_is_prolonged_while_its_report_waits_for_a_connection(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH LEASE_MS = 1500, RETRY_DELAY_MS = 0").await.unwrap();
+        let narrow = Broker::open(&format!("{}&pool_size=1&pool_wait_s=3600", database.url())).await.unwrap();
+        let (runs, mut run) = tokio::sync::mpsc::unbounded_channel();
+        let (end, may_end) = tokio::sync::watch::channel(false);
+        let handler = move |_, _: String| {
+            let (runs, mut may_end) = (runs.clone(), may_end.clone());
+            async move {
+                runs.send(()).unwrap();
+                may_end.wait_for(|may_end| *may_end).await.unwrap();
+                Ok::<(), String>(())
+            }
+        };
+        let worker = narrow.worker(W, handler).start();
+        broker.push_job("w", "a").await.unwrap();
+        tokio::time::timeout(SOON, run.recv()).await.expect("the handler does not run");
+        let tx = narrow.begin().await.unwrap();
+        tx.sql("select 1", ()).await.unwrap();
+        end.send(true).unwrap();
+        // Each is a heartbeat, and three are the lease.
+        let mut lease = None;
+        for _ in 0..6 {
+            let prolonged = async {
+                loop {
+                    let row = client.query_one("SELECT j.due_at::text FROM dialoq.job AS j", &[]).await.unwrap();
+                    let found: Option<String> = row.get(0);
+                    if found != lease {
+                        return found;
+                    }
+                }
+            };
+            lease = tokio::time::timeout(SOON, prolonged).await.expect("the lease is not prolonged");
+        }
+        tx.rollback().await.unwrap();
+        let left = async {
+            while client.query_one("SELECT count(*) FROM dialoq.job", &[]).await.unwrap().get::<_, i64>(0) > 0 {}
+        };
+        tokio::time::timeout(SOON, left).await.expect("the job is not done");
+        worker.stop().await;
+        assert!(run.try_recv().is_err(), "it was handled twice");
+        narrow.close().await.unwrap();
+    });
+}

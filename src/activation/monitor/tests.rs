@@ -572,9 +572,21 @@ fn a_reader_that_found_nothing_in_its_part_of_the_queue_leaves_its_place_to_othe
         scene.receives().leaves(ReaderEnd::Left);
         scene.monitor.reader_found_nothing(scene.now);
         assert_eq!(scene.check(), 0, "{ramp:?}");
-        assert_eq!(scene.next(), Some(scene.now.after(PASS_ON)), "{ramp:?}");
-        scene.now = scene.now.after(PASS_ON);
+        assert_eq!(scene.next(), Some(scene.now.after(PASS_ON.0)), "{ramp:?}");
+        scene.now = scene.now.after(PASS_ON.0);
         assert_eq!(scene.check(), 1, "{ramp:?}");
+        // The next ones that find nothing wait for longer, until one finds something.
+        for pause_ms in [200, 400, 800, 1000, 1000] {
+            scene.monitor.reader_found_nothing(scene.now);
+            assert_eq!(
+                scene.monitor.passed_on_until,
+                Some(scene.now.after(Duration::from_millis(pause_ms))),
+                "{ramp:?}"
+            );
+        }
+        scene.monitor.reader_found_something();
+        scene.monitor.reader_found_nothing(scene.now);
+        assert_eq!(scene.monitor.passed_on_until, Some(scene.now.after(PASS_ON.0)), "{ramp:?}");
     }
 }
 

@@ -150,6 +150,19 @@ impl Database {
     /// Runs all due work.
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
         self.maintenance.forget();
+        // First: what they release keeps this process from going on without its connection.
+        self.release_owed_jobs().await;
+        self.show_life().await?;
+        self.publish_lost_rows().await;
+        let has_due_schedules = self.run_due().await?;
+        if self.presence.holds_jobs() && self.maintenance.stray_jobs.is_due() {
+            self.give_back_stray_jobs().await?;
+        }
+        if has_due_schedules { self.fire_schedules().await } else { Ok(()) }
+    }
+
+    /// Lets other processes see that this one lives.
+    async fn show_life(&self) -> Result<()> {
         if let Err(failure) = self.presence.hold_again().await {
             // It would end the attempts at the jobs of this process. Without jobs, what falls due does not wait for a connection that the
             // server, at its limit, may not take for hours.
@@ -158,17 +171,22 @@ impl Database {
             }
             tracing::warn!(error = %failure.error, "other processes do not see that this process lives");
         }
-        self.publish_lost_rows().await;
-        self.release_owed_jobs().await;
-        let has_due_schedules = self.run_due().await?;
-        if self.presence.holds_jobs() && self.maintenance.stray_jobs.is_due() {
-            self.give_back_stray_jobs().await?;
+        Ok(())
+    }
+
+    /// Runs due work between the times of a look at the schedules. If it fails, the next tick does it.
+    pub(super) async fn run_due_between(self: &Arc<Self>) {
+        let done = async {
+            self.show_life().await?;
+            self.run_due().await
+        };
+        if let Err(error) = done.await {
+            tracing::debug!(%error, "due work could not be done between the times of work schedules");
         }
-        if has_due_schedules { self.fire_schedules().await } else { Ok(()) }
     }
 
     /// Runs due work but for schedules; whether some of those are due.
-    pub(super) async fn run_due(self: &Arc<Self>) -> Result<bool> {
+    async fn run_due(self: &Arc<Self>) -> Result<bool> {
         let mut has_due_schedules = false;
         loop {
             let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };

@@ -112,7 +112,7 @@ impl Database {
             }
             *fired += 1;
             if fired.is_multiple_of(MOST_TIMES) {
-                self.run_due().await?;
+                self.run_due_between().await;
             }
         }
         Ok(())

@@ -92,16 +92,7 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
 #[cfg(unix)]
 pub(super) fn check_links(path: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
-    if is_mounted(path) {
-        return Err(Error::new(
-            Code::STORE_FOREIGN,
-            format!(
-                "database '{}' cannot be opened: the file is mounted by itself, as by `docker run -v FILE:FILE`, so its log would not be \
-                 beside it in the folder that it comes from; mount that folder",
-                path.display()
-            ),
-        ));
-    }
+    check_mount(path)?;
     match std::fs::metadata(path) {
         Ok(found) if found.nlink() > 1 => Err(Error::new(
             Code::STORE_FOREIGN,
@@ -127,6 +118,26 @@ fn is_mounted(path: &Path) -> bool {
 }
 
 #[cfg(all(unix, not(target_os = "linux")))]
+fn is_mounted(_: &Path) -> bool {
+    false
+}
+
+/// Refuses a file that is mounted by itself.
+pub(super) fn check_mount(path: &Path) -> Result<()> {
+    if !is_mounted(path) {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::STORE_FOREIGN,
+        format!(
+            "database '{}' cannot be opened: the file is mounted by itself, as by `docker run -v FILE:FILE`, so its log may not be beside \
+             it in the folder that it comes from; mount that folder",
+            path.display()
+        ),
+    ))
+}
+
+#[cfg(not(unix))]
 fn is_mounted(_: &Path) -> bool {
     false
 }

@@ -41,6 +41,7 @@ impl ReadOnlyStore {
                 ),
             ));
         }
+        open::check_mount(&path)?;
         let reader = ReadConnection::open(&path)?;
         let connection = &reader.connection;
         if open::identify(connection, &Location::File(path.clone()))? {

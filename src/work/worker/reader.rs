@@ -191,14 +191,15 @@ impl<T: Send + 'static> Reader<T> {
         let (reason, then) = match ended {
             Ended::Done(result) => {
                 if self.takes_with_report() {
-                    match self.complete_and_take(&job, result.clone()).await {
+                    match self.while_beating(&job, self.complete_and_take(&job, result.clone())).await {
                         Ok(next) => return self.note(&job, Ok(())).map(|_| next),
                         // As a rule neither was done. The report alone says why, and is made again where that helps.
                         Err(error) => tracing::debug!(job = job.taken.job.0, %error, "a report took no job with it"),
                     }
                 }
                 let lease = self.lease(&job);
-                let completed = match self.report(lease, || complete(broker, &job, result.clone())).await {
+                let report = self.report(lease, || complete(broker, &job, result.clone()));
+                let completed = match self.while_beating(&job, report).await {
                     Err(error) if self.is_completed(&job, &error).await => Ok(()),
                     completed => completed,
                 };
@@ -216,7 +217,7 @@ impl<T: Send + 'static> Reader<T> {
         };
         self.note_failure(&job, &reason);
         let report = || report_failure(broker, &job, reason.clone(), then);
-        match self.report(self.lease(&job), report).await {
+        match self.while_beating(&job, self.report(self.lease(&job), report)).await {
             Err(error) if !is_lost(&error) => Err(error),
             // A job that was lost meanwhile has failed already.
             Ok(_) | Err(_) => Ok(None),
@@ -239,6 +240,19 @@ impl<T: Send + 'static> Reader<T> {
         let is_surplus = self.session.as_ref().is_some_and(Session::is_surplus);
         self.is_surplus.store(is_surplus, Relaxed);
         is_surplus
+    }
+
+    /// Makes a report while the lease is prolonged: it waits for a connection like any call, and open transactions may hold the pool for longer
+    /// than what is left of the lease.
+    async fn while_beating<R>(&self, job: &Job, report: impl Future<Output = R>) -> R {
+        let broker = &self.worker.broker;
+        let mut report = std::pin::pin!(report);
+        tokio::select! {
+            biased;
+            reported = &mut report => reported,
+            // Lost, or done by the report: it says which.
+            _ = beat_from(broker, job, self.lease(job), broker.clock().now()) => report.await,
+        }
     }
 
     async fn complete_and_take(&self, job: &Job, result: Option<Vec<u8>>) -> Result<Option<Job>> {
@@ -461,10 +475,15 @@ impl Drop for AbortOnDrop {
 
 /// Prolongs a lease for ever; ends when the job is lost.
 async fn beat(broker: &Broker, job: &Job, lease: Duration) -> Error {
-    let taken: TakenJob = job.taken;
     // Counted from the taking, and from each request: an answer that takes long must not cost a part of the lease.
     let lease_us = i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
-    let mut begins = job.lease_until.map_or(broker.clock().now(), |until| Timestamp(until.0.saturating_sub(lease_us)));
+    let begins = job.lease_until.map_or(broker.clock().now(), |until| Timestamp(until.0.saturating_sub(lease_us)));
+    beat_from(broker, job, lease, begins).await
+}
+
+/// The same for a lease that begins then, or was prolonged a third of it before at most.
+async fn beat_from(broker: &Broker, job: &Job, lease: Duration, mut begins: Timestamp) -> Error {
+    let taken: TakenJob = job.taken;
     loop {
         // A server's clock may have jumped ahead since it was read last: the lease began an hour from now then, and the request came
         // when it was over.

@@ -4,7 +4,6 @@
 //! All callers of a process share it. If a request on it hangs, the others go by a second link. When they waited for it, transactions that
 //! took jobs, or were noted or rolled back, kept their connections meanwhile, until the pool had none for any caller.
 
-use crate::error::Code;
 use crate::store::database::link::{Call, Driver, HANGING, Link, Linked};
 use crate::store::database::retry::{KeptLink, call_reconnecting};
 use crate::store::{BoxFuture, SqlRow};
@@ -102,8 +101,8 @@ where
     first_answer(first, work()).await
 }
 
-/// The answer of the first attempt or of the second. If the server takes no connection for the second, that of the first, which may only
-/// be slow.
+/// The answer of the first attempt or of the second. If the second fails, that of the first, which may only be slow: the server takes no
+/// connection for the second, or it waits for what the first has locked.
 async fn first_answer<T>(
     mut first: Pin<&mut impl Future<Output = Linked<T>>>,
     second: impl Future<Output = Linked<T>>,
@@ -112,7 +111,7 @@ async fn first_answer<T>(
         biased;
         answer = &mut first => answer,
         answer = second => match answer {
-            Err(failure) if failure.error.code() == Code::SERVER_UNREACHABLE => first.await,
+            Err(_) => first.await,
             answer => answer,
         },
     }
@@ -123,9 +122,13 @@ impl ControlConnection {
         Self([Shared::new(driver.clone()), Shared::new(driver)])
     }
 
-    /// A link that is free. The second only if the first may hang.
+    /// A link that is free. The second only if the first may hang, or has been lost: the server, at its limit, may take no other.
     async fn free(&self) -> InUse<'_> {
         let [first, second] = &self.0;
+        let is_lost = first.kept.try_lock().is_ok_and(|kept| kept.link.is_none());
+        // In use, it stands too.
+        let stands = second.kept.try_lock().map_or(true, |kept| kept.link.is_some());
+        let (first, second) = if is_lost && stands { (second, first) } else { (first, second) };
         if let Ok(kept) = first.kept.try_lock() {
             return first.begin(kept);
         }

@@ -162,7 +162,7 @@ impl Database {
                 Some(Ok(_)) if takes(&verb) && caller.has_left() => return Err(caller::left()),
                 Some(Ok(mut link)) => link.call(verbs::call(&verb, &context)?).await,
                 Some(Err(failure)) => Err(failure),
-                None => self.control.call(verbs::call(&verb, &context)?).await,
+                None => self.control.quick_call(verbs::call(&verb, &context)?).await,
             };
             let failure = match answer {
                 Ok(rows) => {
