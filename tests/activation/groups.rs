@@ -50,7 +50,8 @@ staged!(an_abort_kills_the_programs_that_the_program_has_started, async |store| 
         until("the program running", || log.lines().len() == 2).await;
         soon("the abort", readers.abort()).await;
         all_end(&log, 2).await;
-        assert_eq!(stage.receive("work").await.unwrap().unwrap().len(), 1, "the message is back");
+        let back = stage.receive("work").wait(Duration::from_secs(60)).await.unwrap();
+        assert_eq!(back.expect("the message is back").len(), 1);
     }
 });
 

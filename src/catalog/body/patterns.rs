@@ -16,7 +16,7 @@ const LONG: u64 = 1600;
 pub(super) struct Pattern {
     /// Its places.
     pub(super) places: u64,
-    /// Repetitions, but for optional parts.
+    /// Repetitions and optional parts.
     repetitions: u32,
 }
 
@@ -54,8 +54,8 @@ impl Pattern {
                     let closed = open.pop().map_or(1, |group| group.places.max(1));
                     open.last_mut().expect("the outermost stays").add(closed);
                 }
-                '*' | '+' => repetitions += 1,
-                '?' | '|' => {}
+                '*' | '+' | '?' => repetitions += 1,
+                '|' => {}
                 '{' => {
                     let counts: String = characters.by_ref().take_while(|&next| next != '}').collect();
                     let (least, most) = counts.split_once(',').unwrap_or((&counts, &counts));
@@ -131,6 +131,7 @@ mod tests {
         let steps = |text: &str| Pattern::of(text).steps();
         assert_eq!(steps("[A-Z]{6}[A-Z2-9][A-NP-Z0-9]([A-Z0-9]{3})?"), 1);
         assert_eq!(steps(".{0,4000}"), 1);
+        assert_eq!(steps("(.?.?){1000}x"), 16_001 / 3);
         assert_eq!(steps("(.*[a-zé].{3000}b)?.*"), (8 + 12 + 24_000 + 1 + 8) / 3);
     }
 }

@@ -29,11 +29,12 @@ const LARGE_PLACES: u64 = 100_000;
 /// Bytes of the names that a compiled schema may learn from bodies before it is compiled again. It keeps those of all elements it meets.
 const MOST_NAMES: usize = 4 << 20;
 
-/// The memory of what a path of an identity constraint finds, of an attribute that may be an identity, and of half an item of a list, in bytes.
+/// The memory of what a path of an identity constraint finds, of an attribute that may be an identity, and of half an item of a list, in
+/// bytes.
 const FOUND_MEMORY: u64 = 200;
 const FOUND_COPIES: u64 = 2;
 const ATTRIBUTE_MEMORY: u64 = 200;
-const ITEM_MEMORY: u64 = 40;
+const ITEM_MEMORY: u64 = 60;
 
 /// The namespace of `xml:lang`, `xml:space`, `xml:base` and `xml:id`, the only one that may be imported.
 const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";

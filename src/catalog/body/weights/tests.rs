@@ -1,0 +1,168 @@
+use super::super::xml;
+use super::*;
+
+fn weights(schema: &str) -> Result<Weights, String> {
+    let text = format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{schema}</xs:schema>");
+    Weights::of(&xml::tree(&text).unwrap())
+}
+
+fn of_type(content: &str) -> Result<Weights, String> {
+    weights(&format!("<xs:element name='r'><xs:complexType>{content}</xs:complexType></xs:element>"))
+}
+
+fn groups(deep: usize, occurrence: &str) -> String {
+    let open = format!("<xs:sequence {occurrence}>").repeat(deep);
+    format!("{open}<xs:element name='a'/>{}", "</xs:sequence>".repeat(deep))
+}
+
+#[test]
+fn an_element_costs_more_the_wider_its_type_and_its_value() {
+    let element = |schema: &str| weights(schema).unwrap().element;
+    assert_eq!(element("<xs:element name='r'/>"), 1);
+    let wide = |particles: usize| {
+        let choice = "<xs:element name='a'/>".repeat(particles);
+        format!("<xs:complexType name='t'><xs:choice>{choice}</xs:choice></xs:complexType>")
+    };
+    assert_eq!((element(&wide(6)), element(&wide(7)), element(&wide(799))), (1, 2, 101));
+    let by_group = format!(
+        "{}<xs:group name='g'><xs:choice>{}</xs:choice></xs:group>",
+        "<xs:complexType name='t'><xs:sequence>\
+         <xs:group ref='g'/><xs:group ref='g'/></xs:sequence></xs:complexType>",
+        "<xs:element name='a'/>".repeat(40)
+    );
+    assert_eq!(element(&by_group), 1 + 80 / 8);
+    let extends =
+        "<xs:complexType name='u'><xs:complexContent><xs:extension base='t'/></xs:complexContent></xs:complexType>";
+    assert_eq!(element(&format!("{extends}{}", wide(80))), 1 + 80 / 8);
+    let members = "<xs:element name='h'/>".to_owned() + &"<xs:element name='m' substitutionGroup='x h'/>".repeat(79);
+    let head = "<xs:complexType name='t'><xs:sequence><xs:element ref='h'/></xs:sequence></xs:complexType>";
+    assert_eq!(element(&format!("{members}{head}")), 1 + 80 / 8);
+    let union = |members: usize| {
+        format!("<xs:simpleType name='s'><xs:union memberTypes='{}'/></xs:simpleType>", "xs:int ".repeat(members))
+    };
+    assert_eq!((element(&union(2)), element(&union(20))), (9, 81));
+    let enumerated = |base: &str| {
+        let values = "<xs:enumeration value='1'/>".repeat(400);
+        format!("<xs:simpleType name='s'><xs:restriction base='xs:{base}'>{values}</xs:restriction></xs:simpleType>")
+    };
+    assert_eq!((element(&enumerated("decimal")), element(&enumerated("token"))), (101, 1));
+    let attributes = format!("<xs:complexType name='t'>{}</xs:complexType>", "<xs:attribute name='a'/>".repeat(400));
+    let weights = weights(&attributes).unwrap();
+    assert_eq!((weights.element, weights.attribute), (101, 6));
+}
+
+#[test]
+fn an_identity_constraint_counts_all_its_paths() {
+    let constraint = "<xs:element name='r'><xs:unique name='u'><xs:selector xpath='a|b | c'/><xs:field xpath='@x'/>\
+         <xs:field xpath='@y|@z'/></xs:unique><xs:key name='k'><xs:selector xpath='a'/><xs:field xpath='@x'/></xs:key></xs:element>";
+    assert_eq!(weights(constraint).unwrap().constraints["r"], 3 + 1 + 2 + 2);
+}
+
+#[test]
+fn wildcards_cost_by_the_namespaces_they_name() {
+    let wildcard = |kind: &str, namespaces: &str| of_type(&format!("<xs:{kind} namespace='{namespaces}'/>")).unwrap();
+    let many = "urn:x ".repeat(400);
+    assert_eq!(wildcard("anyAttribute", "##any").attribute, 1);
+    assert_eq!(wildcard("anyAttribute", &many).attribute, 101);
+    assert_eq!(of_type(&format!("<xs:sequence><xs:any namespace='{many}'/></xs:sequence>")).unwrap().element, 101);
+}
+
+#[test]
+fn patterns_cost_by_what_they_repeat() {
+    let pattern = |patterns: &str| {
+        weights(&format!(
+            "<xs:simpleType name='s'><xs:restriction base='xs:string'>{patterns}</xs:restriction></xs:simpleType>"
+        ))
+    };
+    assert_eq!(pattern("<xs:pattern value='a*'/><xs:pattern value='b*'/>").unwrap().patterns, 2);
+    assert_eq!(pattern("<xs:pattern value='(.*.{3000})?'/>").unwrap().patterns, 24_008 / 3);
+    let refused = pattern(&"<xs:pattern value='.{0,900}x'/>".repeat(400)).unwrap_err();
+    assert!(refused.contains("2880400 places"), "{refused}");
+}
+
+#[test]
+fn what_takes_long_to_compile_is_refused() {
+    let refused = |content: &str| of_type(content).err().is_some_and(|why| why.contains("units of work"));
+    let repeated = "minOccurs='0' maxOccurs='unbounded'";
+    assert!(!refused(&groups(8, repeated)) && refused(&groups(9, repeated)));
+    assert!(!refused(&groups(100, "minOccurs='0'")), "an optional group costs nothing");
+    let wide = |particles: usize| format!("<xs:choice>{}</xs:choice>", "<xs:element name='a'/>".repeat(particles));
+    assert!(!refused(&wide(2670)) && refused(&wide(2680)));
+    assert!(refused(&format!("<xs:choice>{}</xs:choice>", "<xs:sequence/>".repeat(2680))), "also without elements");
+    let copied = |particles: usize| {
+        format!("<xs:sequence>{}</xs:sequence>", "<xs:element name='a' maxOccurs='9'/>".repeat(particles))
+    };
+    assert!(!refused(&copied(190)) && refused(&copied(200)));
+    assert!(!refused(&groups(2, "maxOccurs='9'")) && refused(&groups(5, "maxOccurs='9'")));
+    let at_least = "minOccurs='9' maxOccurs='unbounded'";
+    assert!(!refused(&groups(1, at_least)) && refused(&groups(4, at_least)));
+}
+
+#[test]
+fn repetitions_that_can_be_counted_in_many_ways_are_refused() {
+    let refused =
+        |deep: usize, occurrence: &str| of_type(&groups(deep, occurrence)).is_err_and(|why| why.contains("ways"));
+    assert!(!refused(2, "minOccurs='0' maxOccurs='100'") && refused(3, "minOccurs='0' maxOccurs='100'"));
+    assert!(!refused(2, "minOccurs='10' maxOccurs='100'") && refused(2, "minOccurs='100' maxOccurs='unbounded'"));
+    assert!(!refused(5, "maxOccurs='1000'"), "the fewest repetitions so far are the best");
+    assert!(!refused(1, "minOccurs='1000' maxOccurs='100000000'"), "one count alone is a range");
+    assert_eq!(
+        of_type(&groups(2, "minOccurs='0' maxOccurs='100'")).unwrap().element,
+        1 + 100 * 100 / 20 + 2 * 7,
+        "two of 100 in one another"
+    );
+    let siblings =
+        format!("<xs:sequence>{}</xs:sequence>", "<xs:element name='a' minOccurs='0' maxOccurs='90'/>".repeat(79));
+    let siblings = of_type(&siblings).unwrap();
+    assert_eq!((siblings.check, siblings.element), (80 * 80 / 25, 1 + 10 + 79 * (7 + 10)));
+    assert!(
+        weights("<xs:element name='r' vc:minVersion='1.1' xmlns:vc='http://www.w3.org/2007/XMLSchema-versioning'/>")
+            .is_err()
+    );
+}
+
+#[test]
+fn components_that_contain_themselves_have_an_end() {
+    let group = |name: &str| {
+        format!("<xs:group name='{name}'><xs:sequence>{}</xs:sequence></xs:group>", "<xs:group ref='g'/>".repeat(30))
+    };
+    let union = "<xs:simpleType name='s'><xs:union memberTypes='s s s s s s s s s s s s'/></xs:simpleType>";
+    let attributes =
+        format!("<xs:attributeGroup name='g'>{}</xs:attributeGroup>", "<xs:attributeGroup ref='g'/>".repeat(30));
+    let members = "<xs:element name='a' substitutionGroup='a'/>".repeat(30);
+    let typed = "<xs:complexType name='t'><xs:sequence><xs:group ref='g'/><xs:element ref='a'/></xs:sequence>\
+                 <xs:attributeGroup ref='g'/></xs:complexType>";
+    assert!(weights(&format!("{}{union}{attributes}{members}{typed}", group("g"))).is_ok());
+    let doubling: String = (1..60)
+        .map(|number| {
+            format!("<xs:simpleType name='s{number}'><xs:union memberTypes='s{0} s{0}'/></xs:simpleType>", number - 1)
+        })
+        .collect();
+    assert!(weights(&doubling).unwrap_err().contains("alternatives"));
+}
+
+#[test]
+fn a_long_chain_needs_little_of_the_stack() {
+    let work = || {
+        let chain = |of: &dyn Fn(u32) -> String| (1..3_000).map(of).collect::<String>();
+        let deep = "<xs:sequence>".repeat(100);
+        let groups = chain(&|number| {
+            let inside = format!("{deep}<xs:group ref='g{}'/>{}", number - 1, "</xs:sequence>".repeat(100));
+            format!("<xs:group name='g{number}'>{inside}</xs:group>")
+        });
+        let types = chain(&|number| {
+            let base = number - 1;
+            format!(
+                "<xs:complexType name='t{number}'><xs:complexContent><xs:extension base='t{base}'/></xs:complexContent></xs:complexType>"
+            )
+        });
+        let values = chain(&|number| {
+            format!("<xs:simpleType name='s{number}'><xs:restriction base='s{}'/></xs:simpleType>", number - 1)
+        });
+        let top = "<xs:complexType name='u'><xs:group ref='g2999'/></xs:complexType>";
+        for schema in [groups[..].to_owned() + top, types, values] {
+            assert!(weights(&schema).is_ok());
+        }
+    };
+    std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+}
