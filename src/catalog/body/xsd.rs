@@ -11,10 +11,11 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use uppsala::XS_NAMESPACE;
 use xsd_schema::validation::{
-    ElementStartView, PathStep, SchemaInfo, SchemaValidator, ValidationError, ValidationEventHandler, ValidationFlags,
-    ValidationSink, ValidationWarning, drive_quick_xml_with,
+    DriveWithError, ElementStartView, PathStep, SchemaInfo, SchemaValidator, ValidationError, ValidationEventHandler,
+    ValidationFlags, ValidationSink, ValidationWarning, drive_quick_xml_with,
 };
 use xsd_schema::{EmbeddedLoader, SchemaSet, SchemaSetBuilder};
 
@@ -28,6 +29,11 @@ const LARGE_PLACES: u64 = 100_000;
 
 /// Bytes of the names that a compiled schema may learn from bodies before it is compiled again. It keeps those of all elements it meets.
 const MOST_NAMES: usize = 4 << 20;
+
+/// Processor time of a check, and for each byte of the body, after which it is given up. What is counted before it runs keeps nearly all far
+/// below; this is for what the counts miss.
+const MOST_TIME: Duration = Duration::from_secs(10);
+const MOST_TIME_PER_BYTE: Duration = Duration::from_micros(10);
 
 /// The memory of what a path of an identity constraint finds, of an attribute that may be an identity, and of half an item of a list, in
 /// bytes.
@@ -112,7 +118,8 @@ impl Collection {
         for schema in &self.schemas {
             let Some(copy) = schema.take(effort)? else { return Ok(None) };
             // Of several schemas, the one that declares the root element explains most.
-            match guarded(|| copy.validate(text))? {
+            let limit = MOST_TIME + MOST_TIME_PER_BYTE.saturating_mul(u32::try_from(text.len()).unwrap_or(u32::MAX));
+            match guarded(|| copy.validate(text, limit))? {
                 None => {
                     schema.give_back(copy);
                     return Ok(Some(()));
@@ -217,7 +224,7 @@ struct Fault {
     is_of_unknown_root: bool,
 }
 
-/// Keeps the first fault, and ends the check there.
+/// Keeps the first fault.
 struct First<'f>(&'f RefCell<Option<ValidationError>>);
 
 impl ValidationSink for First<'_> {
@@ -228,22 +235,63 @@ impl ValidationSink for First<'_> {
     fn on_warning(&mut self, _: ValidationWarning) {}
 }
 
-impl ValidationEventHandler for First<'_> {
-    type Error = ();
+/// Ends a check at its first fault, or when its time is over.
+struct Watch<'f> {
+    found: &'f RefCell<Option<ValidationError>>,
+    elements: u32,
+    began: Duration,
+    limit: Duration,
+}
 
-    fn after_element(&mut self, _: ElementStartView<'_>, _: &SchemaInfo) -> Result<(), ()> {
-        if self.0.borrow().is_some() { Err(()) } else { Ok(()) }
+/// Why a check was ended.
+enum Ended {
+    ByFault,
+    ByTime,
+}
+
+impl ValidationEventHandler for Watch<'_> {
+    type Error = Ended;
+
+    fn after_element(&mut self, _: ElementStartView<'_>, _: &SchemaInfo) -> Result<(), Ended> {
+        if self.found.borrow().is_some() {
+            return Err(Ended::ByFault);
+        }
+        self.elements = self.elements.wrapping_add(1);
+        // To ask for the time takes as long as a twentieth of a usual element.
+        if self.elements.is_multiple_of(16) && processor_time().saturating_sub(self.began) > self.limit {
+            return Err(Ended::ByTime);
+        }
+        Ok(())
     }
 }
 
+/// The processor time of this thread: a check is not given up because the machine is busy, or because its process was stopped.
+#[cfg(unix)]
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+#[cfg(not(unix))]
+fn processor_time() -> Duration {
+    Duration::ZERO
+}
+
 impl Copy {
-    fn validate(&self, text: &str) -> Option<Fault> {
+    fn validate(&self, text: &str, limit: Duration) -> Option<Fault> {
         let found = RefCell::new(None);
         let validator = SchemaValidator::new(&self.set, ValidationFlags::empty());
         let mut run = validator.start_run(First(&found));
-        let driven = drive_quick_xml_with(text.as_bytes(), &mut run, &self.set, &mut First(&found));
-        let ended =
-            driven.map_err(|error| error.to_string()).and_then(|_| run.end_validation().map_err(|error| fault(&error)));
+        let mut watch = Watch { found: &found, elements: 0, began: processor_time(), limit };
+        let ended = match drive_quick_xml_with(text.as_bytes(), &mut run, &self.set, &mut watch) {
+            Ok(_) => run.end_validation().map_err(|error| fault(&error)),
+            Err(DriveWithError::Hook(Ended::ByTime)) => Err(
+                "checking it takes too long; send fewer elements in one message, or simplify the types of the schema"
+                    .to_owned(),
+            ),
+            Err(DriveWithError::Hook(Ended::ByFault)) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        };
         drop(run);
         match found.into_inner() {
             Some(error) => Some(Fault { is_of_unknown_root: error.constraint == "cvc-elt.1", why: fault(&error) }),
@@ -342,6 +390,16 @@ mod tests {
         assert_eq!(collection.check_text("<one>1</one>", Effort::Full, 99), Ok(Some(())));
         taken.into_iter().for_each(|copy| schema.give_back(copy));
         assert_eq!(schema.copies().len(), MOST_COPIES);
+    }
+
+    #[test]
+    fn a_check_whose_time_is_over_is_given_up() {
+        let collection = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'/></xs:schema>"));
+        let copy = collection.schemas[0].take(Effort::Full).unwrap().unwrap();
+        let body = format!("<r>{}</r>", "<a/>".repeat(100));
+        assert!(copy.validate(&body, MOST_TIME).is_none());
+        let fault = copy.validate(&body, Duration::ZERO).expect("it took some time");
+        assert!(fault.why.contains("too long"), "{}", fault.why);
     }
 
     #[test]
