@@ -191,3 +191,22 @@ async fn a_slow_request_is_answered_where_the_server_takes_no_new_connection() {
     }
     assert_eq!(store.database.definitions.known().version, 2);
 }
+
+/// They asked for a new connection in the place of the lost one, which the server refused, and a take of a transaction failed beside a
+/// connection that was idle.
+#[tokio::test(start_paused = true)]
+async fn requests_go_by_the_connection_that_stands_where_the_server_takes_no_new_one() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let call = || Call { name: "notify_processes", args: Vec::new() };
+    let control = &store.database.control;
+    control.call(call()).await.unwrap();
+    *stage.hangs.lock().unwrap() = Some("notify_processes");
+    control.quick_call(call()).await.expect("the second connection answers");
+    stage.is_full.store(true, std::sync::atomic::Ordering::SeqCst);
+    control.call(call()).await.expect("the second connection is idle");
+    let (one, other) = tokio::join!(control.call(call()), control.call(call()));
+    one.expect("the second connection is idle");
+    other.expect("the second connection is in use for a moment");
+}
