@@ -88,7 +88,7 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
 
 /// Refuses a file with several hard links. SQLite names its log after the database, so that after a crash an opening by
 /// another name would not find the log, and with it the last commits. A file that is mounted by itself has a name in another folder too:
-/// of 100 jobs that a container had pushed, none was left after the container was killed and started again.
+/// of 100 jobs that a container had pushed, none was left after the container was killed and replaced.
 #[cfg(unix)]
 pub(super) fn check_links(path: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
