@@ -480,7 +480,7 @@ fn a_text_of_several_documents_ends_with_one_or_with_comments() {
     }
 }
 
-/// Each was judged otherwise by the validator before. The right answers are those of libxml2 and of the standard.
+/// Most were judged otherwise by the validator before. The right answers are those of libxml2 and of the standard.
 #[test]
 fn valid_xml_is_judged_as_the_standard_says() {
     const BASE: &str = "<xs:complexType name='B'><xs:sequence><xs:element name='a'/></xs:sequence></xs:complexType>";

@@ -114,12 +114,12 @@ impl Collection {
             ));
         }
         check_memory(self.memory(&counted))?;
+        let time = MOST_TIME + MOST_TIME_PER_BYTE.saturating_mul(u32::try_from(text.len()).unwrap_or(u32::MAX));
         let mut first = None;
         for schema in &self.schemas {
             let Some(copy) = schema.take(effort)? else { return Ok(None) };
             // Of several schemas, the one that declares the root element explains most.
-            let limit = MOST_TIME + MOST_TIME_PER_BYTE.saturating_mul(u32::try_from(text.len()).unwrap_or(u32::MAX));
-            match guarded(|| copy.validate(text, limit))? {
+            match guarded(|| copy.validate(text, time))? {
                 None => {
                     schema.give_back(copy);
                     return Ok(Some(()));
