@@ -13,11 +13,13 @@ use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{HANGING, Link, Linked};
-use crate::store::database::notifications::control_connection::twice_if_it_hangs;
+use crate::store::database::notifications::control_connection::{may_hang_after, twice_if_it_hangs};
 use crate::store::database::retry::{Repeat, retry};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Attempts to read the definitions while a lock is in the way, which ends each attempt after a second on SQL Server. Between two
 /// attempts open transactions use the control connection.
@@ -34,8 +36,8 @@ pub(in crate::store::database) struct Known {
 #[derive(Debug, Default)]
 pub(in crate::store::database) struct Definitions {
     known: Mutex<Arc<Known>>,
-    /// Held while they are read, so that callers that find them stale together read them once.
-    reading: tokio::sync::Mutex<()>,
+    /// Held while they are read, so that callers that find them stale together read them once; how long the last read took.
+    reading: tokio::sync::Mutex<Duration>,
 }
 
 impl Definitions {
@@ -82,29 +84,32 @@ impl Database {
     }
 
     async fn read(&self, is_unproven: bool) -> Result<()> {
-        let _reading = self.definitions.reading.lock().await;
+        let mut last = self.definitions.reading.lock().await;
         let before = self.definitions.known().version;
         // Not on a link of the pool: transactions that hold all of them may wait for the definitions. All of the process that need new
         // definitions wait for this, and so do its receivers, for the notices of other processes come behind.
         let read = || async {
+            let began = Instant::now();
             let mut lent = self.control.lend().await?;
             let read = self.read_definitions(&mut *lent.link, is_unproven).await;
             if read.as_ref().err().is_none_or(|failure| failure.is_link_usable) {
                 lent.give_back();
             }
-            read
+            read.map(|known| known.map(|known| (known, began.elapsed())))
         };
         let mut attempts = 1;
-        let known = loop {
-            match retry(Repeat::Always, || twice_if_it_hangs(HANGING, read)).await {
+        let read = loop {
+            let after = may_hang_after(HANGING, *last);
+            match retry(Repeat::Always, || twice_if_it_hangs(after, read)).await {
                 Err(error) if error.code() == Code::LOCK_TIMEOUT && attempts < LOCKED_READS => attempts += 1,
                 read => break read?,
             }
         };
-        if let Some(known) = known
-            && self.definitions.learn_after(known, before, is_unproven)
-        {
-            self.board.wake_all();
+        if let Some((known, took)) = read {
+            *last = took;
+            if self.definitions.learn_after(known, before, is_unproven) {
+                self.board.wake_all();
+            }
         }
         Ok(())
     }

@@ -13,6 +13,9 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep_until, timeout};
 
+/// However slow requests have been, after so long one may hang.
+const LONGEST_SLOWNESS: Duration = Duration::from_secs(60);
+
 /// A link and one for the requests behind one that hangs, each made when it is first needed and again when it is lost. Each runs one
 /// request at a time.
 pub(in crate::store::database) struct ControlConnection([Shared; 2]);
@@ -99,6 +102,12 @@ where
         return answer;
     }
     first_answer(first, work()).await
+}
+
+/// After how long an attempt may hang, if the last one took so long: one that is only slow is not made twice, which would keep both links
+/// from other callers, and double the load of a server that has too much.
+pub(in crate::store::database) fn may_hang_after(shortest: Duration, last: Duration) -> Duration {
+    (last * 3).clamp(shortest, LONGEST_SLOWNESS)
 }
 
 /// The answer of the first attempt or of the second. If the second fails, that of the first, which may only be slow: the server takes no

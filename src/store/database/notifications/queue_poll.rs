@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{Call, Listener};
-use crate::store::database::notifications::control_connection::twice_if_it_hangs;
+use crate::store::database::notifications::control_connection::{may_hang_after, twice_if_it_hangs};
 use crate::store::database::notifications::notice::Notices;
 use crate::store::database::retry::listen_again;
 use crate::store::work_queue_on_board;
@@ -51,7 +51,8 @@ pub(in crate::store::database) struct PollTrigger {
     /// That number at the last poll, plus one; 0 before the first poll.
     polled_changes: AtomicU64,
     refreshing: Mutex<Option<Instant>>,
-    polling: Mutex<()>,
+    /// Held during a poll; how long the last one took.
+    polling: Mutex<Duration>,
 }
 
 impl PollTrigger {
@@ -206,14 +207,19 @@ impl Database {
 
     /// Polls once; wakes receivers and updates the facts of the queues.
     async fn poll_queues(self: &Arc<Self>) -> Result<QueueStates> {
-        let _alone = self.watch.polling.lock().await;
+        let mut last = self.watch.polling.lock().await;
         let changes = self.watch.changes.load(SeqCst);
         let taken: BTreeMap<i32, u64> = {
             let queues = &self.definitions.known().catalog.queues;
             queues.values().map(|queue| (queue.id, self.board.queue(&queue.name).taken())).collect()
         };
         let call = Call { name: "poll", args: Vec::new() };
-        let rows = twice_if_it_hangs(HANGING_POLL, || self.control.call(call.clone())).await?;
+        let poll = || async {
+            let began = Instant::now();
+            Ok((self.control.call(call.clone()).await?, began.elapsed()))
+        };
+        let (rows, took) = twice_if_it_hangs(may_hang_after(HANGING_POLL, *last), poll).await?;
+        *last = took;
         let row = only(&rows)?;
         let states = QueueStates {
             ready: counts(row, "ready_queues")?,

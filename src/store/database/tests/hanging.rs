@@ -150,6 +150,32 @@ async fn a_poll_that_hangs_is_made_once_more() {
     tokio::time::timeout(Duration::from_secs(9), store.refresh_facts()).await.expect("it waits for the poll");
 }
 
+/// Polls of a server that has too much were made twice each, and kept both connections from notifications and notes.
+#[tokio::test(start_paused = true)]
+async fn a_poll_is_not_made_twice_where_polls_are_slow() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let slow_poll = async |attempts: usize| {
+        let before = stage.asked(&["poll"]).len();
+        store.database.watch.note_change();
+        let polled = store.clone();
+        let poll = tokio::spawn(async move { polled.refresh_facts().await });
+        for _ in 0..attempts {
+            *stage.hangs.lock().unwrap() = Some("poll");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        // The one that has waited longest.
+        stage.resumes.notify_one();
+        poll.await.unwrap();
+        assert_eq!(stage.asked(&["poll"]).len() - before, attempts);
+    };
+    // The second of these hangs too.
+    slow_poll(2).await;
+    slow_poll(1).await;
+}
+
 /// A tick that had to give jobs back waited for it, and so did all that fell due.
 #[tokio::test(start_paused = true)]
 async fn jobs_go_back_once_more_if_that_hangs() {
@@ -190,6 +216,30 @@ async fn a_slow_request_is_answered_where_the_server_takes_no_new_connection() {
         answer.await.unwrap().unwrap_or_else(|error| panic!("{slow}: {error}"));
     }
     assert_eq!(store.database.definitions.known().version, 2);
+}
+
+/// The second waits for what the first has locked, or the server refuses it for another reason of its own.
+#[tokio::test(start_paused = true)]
+async fn a_slow_request_is_answered_whatever_the_second_attempt_fails_by() {
+    let _limit = crate::testing::limit();
+    for code in [Code::LOCK_TIMEOUT, Code::DEADLOCK, Code::ACCESS_DENIED] {
+        let stage = Stage::new();
+        let store = stage.open().await;
+        *stage.hangs.lock().unwrap() = Some("notify_processes");
+        let attempts = std::sync::atomic::AtomicUsize::new(0);
+        stage.play(move |name, _| {
+            let is_second =
+                name == "notify_processes" && attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+            is_second.then(|| Err(failure(code, Fate::Undone)))
+        });
+        let database = store.database.clone();
+        let call = || Call { name: "notify_processes", args: Vec::new() };
+        let answer = tokio::spawn(async move { database.control.quick_call(call()).await.map(drop) });
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(stage.asked(&["notify_processes"]).len(), 2);
+        stage.resumes.notify_one();
+        answer.await.unwrap().unwrap_or_else(|failure| panic!("{code:?}: {}", failure.error));
+    }
 }
 
 /// They asked for a new connection in the place of the lost one, which the server refused, and a take of a transaction failed beside a

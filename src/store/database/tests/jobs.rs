@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::protocol::work::{Hold, Take, TakeFrom, WorkVerb};
+use crate::store::database::link::Call;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 pub(super) fn take(hold: Hold) -> Verb {
     Verb::Work(WorkVerb::Take(Box::new(Take {
@@ -160,4 +161,51 @@ async fn ticks_go_on_where_the_server_takes_no_new_connection_unless_transaction
     assert_eq!(ended.code(), Code::SERVER_UNREACHABLE);
     tx.rollback(None).await.unwrap();
     store.database.tick().await.unwrap();
+}
+
+/// The connection that shows that the process lives was lost, the server took no other, and the jobs that were still to be given back kept
+/// the process from going on without it, for as long as the server was full.
+#[tokio::test]
+async fn a_tick_first_gives_back_what_ended_transactions_held() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    store.database.tick().await.expect("it has its connection from now on");
+    let is_down = Arc::new(AtomicBool::new(true));
+    let down = is_down.clone();
+    stage.play(move |name, _| match name {
+        "claim_jobs" => Some(Ok(vec![taken()])),
+        "release_jobs" if down.load(Relaxed) => Some(Err(failure(Code::SERVER_UNREACHABLE, Fate::Undone))),
+        "release_jobs" => Some(Ok(vec![row([("has_more", false.into()), ("notices", SqlValue::Null)])])),
+        _ => None,
+    });
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(take(Hold::Transaction)).await.unwrap();
+    tx.rollback(None).await.unwrap();
+    is_down.store(false, Relaxed);
+    store.database.control.call(Call { name: "notify_processes", args: Vec::new() }).await.unwrap();
+    stage.has_closed.store(true, Relaxed);
+    stage.is_full.store(true, Relaxed);
+    store.database.tick().await.expect("no transaction of this process holds jobs");
+    assert_eq!(stage.asked(&["release_jobs", "tick"]).last().map(String::as_str), Some("tick"));
+}
+
+/// Ticks failed while a worker waited for jobs in a transaction, and nothing was due any more until the server took a connection.
+#[tokio::test]
+async fn a_tick_goes_on_beside_transactions_whose_takes_got_nothing() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    store.database.tick().await.expect("it has its connection from now on");
+    let mut tx = store.begin().await.unwrap();
+    let outcome = tx.execute(take(Hold::Transaction)).await.unwrap();
+    assert!(matches!(&outcome, Outcome::Jobs(jobs) if jobs.is_empty()), "{outcome:?}");
+    stage.has_closed.store(true, Relaxed);
+    stage.is_full.store(true, Relaxed);
+    store.database.tick().await.expect("no transaction of this process holds jobs");
+    stage.play(|name, _| (name == "claim_jobs").then(|| Ok(vec![taken()])));
+    stage.is_full.store(false, Relaxed);
+    tx.execute(take(Hold::Transaction)).await.unwrap();
+    stage.is_full.store(true, Relaxed);
+    store.database.tick().await.expect_err("another process may take this one for dead");
 }

@@ -48,3 +48,20 @@ async fn many_missed_times_of_schedules_let_what_else_is_due_come_between() {
     let longest = asked.split(|name| name == "tick").map(<[String]>::len).max();
     assert!(longest < Some(MISSED / 2), "{longest:?} times in a row");
 }
+
+/// A process that had lost its connection while many times fired took itself for dead, and ended the attempts at its own jobs.
+#[tokio::test(start_paused = true)]
+async fn a_process_shows_that_it_lives_before_what_is_due_between_times_of_schedules() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| (name == "claim_jobs").then(|| Ok(vec![super::jobs::taken()])));
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(super::jobs::take(crate::protocol::work::Hold::Transaction)).await.unwrap();
+    let before = stage.asked(&["hold_presence", "tick"]);
+    store.database.run_due_between().await;
+    assert_eq!(stage.asked(&["hold_presence", "tick"])[before.len()..], ["tick"], "its connection stands");
+    stage.has_closed.store(true, std::sync::atomic::Ordering::SeqCst);
+    store.database.run_due_between().await;
+    assert_eq!(stage.asked(&["hold_presence", "tick"])[before.len() + 1..], ["hold_presence", "tick"]);
+}

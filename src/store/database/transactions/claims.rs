@@ -29,7 +29,7 @@ const LOCK_PAUSES_MS: [u64; 6] = [2, 4, 8, 16, 32, 64];
 pub(in crate::store::database) struct Claims {
     /// Identifies the transaction.
     holder: Uuid,
-    /// From its first take on.
+    /// From a take on, unless it got nothing.
     open: Option<Arc<OpenHolder>>,
     jobs: Vec<TakenJob>,
     /// Jobs that the transaction has completed, failed or cancelled itself, as places in `jobs`.
@@ -217,6 +217,10 @@ impl Database {
         {
             claims.note_taken(jobs);
             self.attempt_began();
+        }
+        if !claims.may_hold() {
+            // A worker that waits for jobs in a transaction does not hold up due work while the process cannot show that it lives.
+            claims.open = None;
         }
         Ok(outcome)
     }
