@@ -6,6 +6,7 @@ mod called_by;
 mod features;
 mod frames;
 mod levels;
+mod links;
 mod paths;
 mod rooms;
 mod source;

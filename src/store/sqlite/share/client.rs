@@ -43,7 +43,7 @@ const LONE_AFTER: u32 = 8;
 #[cfg(unix)]
 const LONE_WAIT: Duration = Duration::from_millis(1);
 /// The longest time for which a lone caller polls for its answer. An answer takes 130 to 400 us on the disks of
-/// docs/performance.md; on one that takes longer the wake-up that polling saves hardly counts.
+/// docs/measurements/sqlite.md; on one that takes longer the wake-up that polling saves hardly counts.
 #[cfg(unix)]
 const MOST_POLLING: Duration = Duration::from_micros(500);
 /// How long the task leaves the socket to a lone caller that reads from it, and how often it looks itself if it cannot watch the socket.

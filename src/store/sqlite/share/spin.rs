@@ -1,7 +1,7 @@
 //! Short waits without sleep: when it pays that a thread polls instead of blocking.
 //!
 //! A call of a lone caller has two wake-ups, of the owner's thread and of the caller's. On the virtual machine of
-//! docs/performance.md an idle core takes some 30 us for each, while the call itself takes 120 to 200 us. So both sides poll for
+//! docs/measurements/sqlite.md an idle core takes some 30 us for each, while the call itself takes 120 to 200 us. So both sides poll for
 //! what they expect soon, for a bounded time, and then block. Each side learns from its own waits ([`Spin`]); without calls
 //! neither polls.
 
