@@ -7,8 +7,8 @@ use clap::Args;
 use dialoq::status::PATIENCE;
 use std::time::Duration;
 
-/// Find the usual faults, with advice: queues that are off, quarantined groups, conversations that are never ended, messages that
-/// no caller receives or that cannot be delivered.
+/// Find the usual faults, with advice: queues that are off, schemas that this version refuses, quarantined groups, conversations that
+/// are never ended, messages that no caller receives or that cannot be delivered.
 ///
 /// Nothing is changed or locked; it also works while another process owns the file. Ends with exit code 3 if there is a
 /// finding.

@@ -3,8 +3,10 @@
 use super::BY_POISON;
 use super::shell::shell_word;
 use crate::broker::Broker;
-use crate::catalog::OffBy;
+use crate::catalog::body::BodyChecks;
+use crate::catalog::{Catalog, OffBy, same_name};
 use crate::error::Result;
+use crate::protocol::definition::Validation;
 use crate::store::SqlRow;
 use crate::time::Timestamp;
 use serde::Serialize;
@@ -13,6 +15,8 @@ use std::time::Duration;
 
 /// How old a fault must be before [`Broker::doctor`] reports it: five minutes.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+const MEND_SCHEMA: &str = "`dialoq dump` prints it; ALTER MESSAGE TYPE with a mended one (XML: CREATE XML SCHEMA COLLECTION under another name first)";
 
 /// The kind of finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -31,6 +35,8 @@ pub enum FindingKind {
     Undelivered,
     /// Poison handling quarantined conversation groups.
     Quarantined,
+    /// The schema of message types cannot be used, so their messages are rejected: an earlier version took it.
+    RefusedSchema,
     /// Messages died after the last attempt of a retry policy.
     DeadLetters,
 }
@@ -41,9 +47,9 @@ pub enum FindingKind {
 pub struct Finding {
     /// The kind of finding.
     pub kind: FindingKind,
-    /// The service or queue it is about.
+    /// The service, queue, message type or XML schema collection it is about.
     pub subject: String,
-    /// How many conversations, messages or groups.
+    /// How many conversations, messages, groups or message types.
     pub amount: u64,
     /// Since when, for the oldest of them; `None` if there are none. Serializes as UTC text with milliseconds.
     pub since: Option<Timestamp>,
@@ -60,8 +66,9 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: disabled queues, quarantined groups, dead letters, conversations that were never ended,
-    /// messages that no caller receives or that cannot be delivered. Faults younger than [`PATIENCE`] do not count.
+    /// Finds the usual faults, worst first: disabled queues, schemas that are refused, quarantined groups, dead letters, conversations that
+    /// were never ended, messages that no caller receives or that cannot be delivered. Faults younger than [`PATIENCE`] do not count.
+    /// Every schema is compiled, on a thread for blocking work, which takes a second for megabytes.
     ///
     /// # Errors
     /// Those of the store.
@@ -98,6 +105,11 @@ impl Broker {
                 }
                 findings.push(finding);
             }
+            if kind == FindingKind::DisabledQueue {
+                let catalog = self.catalog();
+                let refused = tokio::task::spawn_blocking(move || refused_schemas(&catalog)).await;
+                findings.extend(refused.unwrap_or_default());
+            }
         }
         Ok(findings)
     }
@@ -123,6 +135,41 @@ impl Broker {
         finding.what = format!("{}; it is off{since} {by}", finding.what);
         finding.advice = advice;
     }
+}
+
+/// The schemas of message types that cannot be used.
+fn refused_schemas(catalog: &Catalog) -> Vec<Finding> {
+    let checks = BodyChecks::new();
+    let live = || catalog.message_types.values().filter(|found| !found.is_dropped);
+    let refused = |subject: &str, what: String, types: Vec<String>| Finding {
+        kind: FindingKind::RefusedSchema,
+        subject: subject.to_owned(),
+        amount: types.len() as u64,
+        since: None,
+        what: format!("{what}; messages of {} are rejected", types.join(", ")),
+        advice: MEND_SCHEMA.to_owned(),
+    };
+    let mut findings = Vec::new();
+    for collection in catalog.xml_schema_collections.values() {
+        let uses = |validation: &Validation| matches!(validation, Validation::ValidXml { schema_collection } if same_name(schema_collection, &collection.name));
+        let types: Vec<_> =
+            live().filter(|found| uses(&found.validation)).map(|found| format!("'{}'", found.name)).collect();
+        if !types.is_empty()
+            && let Err(why) = checks.check_xml_schemas(&collection.schemas)
+        {
+            let what = format!("XML schema collection '{}' is not usable: {why}", collection.name);
+            findings.push(refused(&collection.name, what, types));
+        }
+    }
+    for found in live() {
+        if let Validation::JsonSchema { schema } = &found.validation
+            && let Err(why) = checks.check_json_schema(schema)
+        {
+            let what = format!("the JSON Schema of message type '{}' is not usable: {why}", found.name);
+            findings.push(refused(&found.name, what, vec![format!("'{}'", found.name)]));
+        }
+    }
+    findings
 }
 
 fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
@@ -182,6 +229,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
                  `dialoq dead purge`"
             ),
         ),
+        FindingKind::RefusedSchema => (format!("the schema of '{subject}' is not usable"), MEND_SCHEMA.to_owned()),
         FindingKind::Quarantined => (
             format!(
                 "{} of queue '{subject}' {} quarantined",
@@ -227,6 +275,36 @@ mod tests {
         tx.rollback().await.unwrap();
         let findings = broker.doctor().await.unwrap();
         assert!(findings.len() == 1 && findings[0].what.contains("retry policy"), "{findings:?}");
+    }
+
+    /// Messages of such a type were rejected one by one, and no tool said why before they were.
+    #[tokio::test]
+    async fn schemas_that_an_earlier_version_took_are_found() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("broker.db");
+        let url = format!("sqlite:{}?share=off", file.display());
+        let broker = Broker::open(&url).await.unwrap();
+        let schema = "<xs:schema xmlns:xs=\"http://www.w3.org/2001/XMLSchema\"><xs:element name=\"a\" type=\"xs:int\"/></xs:schema>";
+        let definitions = format!(
+            "CREATE XML SCHEMA COLLECTION c AS N'{schema}'; CREATE XML SCHEMA COLLECTION unused AS N'{schema}';
+             CREATE MESSAGE TYPE x VALIDATION = VALID_XML WITH SCHEMA COLLECTION c;
+             CREATE MESSAGE TYPE y VALIDATION = VALID_XML WITH SCHEMA COLLECTION C;
+             CREATE MESSAGE TYPE j VALIDATION = JSON SCHEMA '{{\"type\": \"object\"}}'"
+        );
+        broker.execute(&definitions).await.unwrap();
+        assert_eq!(broker.doctor().await.unwrap(), []);
+        broker.close().await.unwrap();
+        let database = rusqlite::Connection::open(&file).unwrap();
+        let text = schema.replace("xs:int", "xs:none");
+        assert_eq!(database.execute("UPDATE dialoq_xml_schema_collection SET schemas = ?", [text]).unwrap(), 2);
+        drop(database);
+        let broker = Broker::open(&url).await.unwrap();
+        let findings = broker.doctor().await.unwrap();
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        let Finding { kind, subject, amount, what, .. } = &findings[0];
+        assert_eq!((kind, subject.as_str(), amount), (&FindingKind::RefusedSchema, "c", &2));
+        assert!(what.contains("XMLSchema}none") && what.ends_with("messages of 'x', 'y' are rejected"), "{what}");
     }
 
     #[test]
