@@ -92,6 +92,13 @@ impl ActivityBoard {
         self.definitions.notify_waiters();
     }
 
+    /// Wakes the receivers that wait for one conversation, group or level, of all queues.
+    pub fn wake_choosy(&self) {
+        for queue in &self.queues {
+            queue.choosy.notify_waiters();
+        }
+    }
+
     /// Registers for the next change of definitions on any queue; closing the store wakes it too.
     pub fn register_definitions(&self) -> OwnedNotified {
         self.definitions.clone().notified_owned()

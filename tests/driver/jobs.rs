@@ -1,6 +1,6 @@
 //! Work queues beside the API: connections of the user's own, plain SQL, processes and connections that are gone.
 
-use crate::enlisting::on;
+use crate::enlisting::{dialog, on};
 use crate::jobs_locks::connect;
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
@@ -474,5 +474,33 @@ pub(crate) fn a_lease_is_prolonged_while_its_report_waits_for_a_connection(store
         worker.stop().await;
         assert!(run.try_recv().is_err(), "it was handled twice");
         narrow.close().await.unwrap();
+    });
+}
+
+/// Many timers that were due used up each portion of tick: leases and delayed jobs waited for the last of them.
+pub(crate) fn timers_that_are_due_leave_room_for_jobs(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.push_job("w", "a").run_after(60 * SOON).await.unwrap();
+        for _ in 0..8 {
+            let handle = dialog(&broker).await;
+            broker.timer(handle, 60 * SOON).await.unwrap();
+        }
+        broker.close().await.unwrap();
+        let due = "UPDATE dialoq.conversation_endpoint SET dialog_timer = now(), due_at = now(); UPDATE dialoq.job SET due_at = now()";
+        client.batch_execute(due).await.unwrap();
+        client.query("SELECT FROM dialoq.tick(4)", &[]).await.unwrap();
+        let row = client
+            .query_one(
+                "SELECT (SELECT count(*) FROM dialoq.conversation_endpoint WHERE due_at <= now()), (SELECT state FROM dialoq.job)",
+                &[],
+            )
+            .await
+            .unwrap();
+        assert_eq!(
+            (row.get::<_, i64>(0), row.get::<_, i16>(1)),
+            (4, 1),
+            "timers that are left, and the state of the job"
+        );
     });
 }

@@ -187,7 +187,7 @@ fn main() -> ExitCode {
             rows_of_a_clock_that_was_ahead_keep_no_older_ones_in_a_history a_state_that_was_seen_counts_without_a_token
             a_job_that_waits_for_a_connection_has_no_failed_attempt
             a_lease_is_prolonged_while_transactions_hold_every_connection
-            a_lease_is_prolonged_while_its_report_waits_for_a_connection;
+            a_lease_is_prolonged_while_its_report_waits_for_a_connection timers_that_are_due_leave_room_for_jobs;
         Postgres schedules: many_processes_fire_each_time_once a_step_is_taken_from_the_row_as_it_was_read
             a_process_that_leaves_takes_no_time_with_it a_schedule_that_cannot_fire_stops_no_other
             a_step_pushes_the_body_of_its_schedule a_queue_of_a_schedule_is_not_removed;

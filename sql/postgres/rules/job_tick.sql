@@ -11,6 +11,8 @@ LANGUAGE plpgsql SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     v_done record;
     v_is_manual boolean;
+    -- As in tick.
+    v_left integer;
 BEGIN
     BEGIN
         SELECT * INTO v_done FROM dialoq.run_due_jobs(p_now, p_top, false);
@@ -23,14 +25,15 @@ BEGIN
     END;
     did := v_done.did;
     notices := v_done.notices;
+    v_left := greatest(p_top - did, (p_top + 3) / 4);
     BEGIN
-        SELECT * INTO v_done FROM dialoq.fail_jobs_of_dead_processes(p_now, p_top - did, false);
+        SELECT * INTO v_done FROM dialoq.fail_jobs_of_dead_processes(p_now, v_left, false);
     EXCEPTION
         WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state
             OR operator_intervention OR system_error THEN
             RAISE;
         WHEN others THEN
-            SELECT * INTO v_done FROM dialoq.fail_jobs_of_dead_processes(p_now, p_top - did, true);
+            SELECT * INTO v_done FROM dialoq.fail_jobs_of_dead_processes(p_now, v_left, true);
     END;
     did := did + v_done.did;
     notices := concat_ws(' ', notices, v_done.notices, dialoq.wake_rates(p_now, p_top));

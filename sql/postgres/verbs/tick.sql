@@ -1,7 +1,7 @@
 -- The background step. Runs the events that are due: timers, lifetimes, closed endpoints, deliveries from the transmission queue, rollbacks that are not
 -- counted yet, rows of ended processes, ids of units older than a week; scheduled jobs, leases, limits and history of work
 -- queues. It skips locked rows. Several sessions may call it at the same time; each step happens once.
--- Takes: how many events at most (NULL: 500), up to 10000
+-- Takes: how many events at most (NULL: 500), up to 10000. A fourth of that is kept for each kind, so with several kinds it may be more
 -- Gives: did, how many it ran; due_at, the time of the next event (NULL: none); notices; now_at, the server's clock;
 --     has_due_schedules, whether a client has to fire a work schedule (fire_schedule)
 -- Errors: 60005 in a transaction that has written something; 60026
@@ -16,6 +16,9 @@ DECLARE
     v_top integer := least(greatest(coalesce(p_top, 500), 0), 10000);
     v_now timestamptz := dialoq.current_time_utc();
     v_is_manual boolean;
+    -- Thousands of timers that were due at once left nothing to leases, delayed jobs and the jobs of dead processes, until the last timer was
+    -- done: for half a minute with 50,000.
+    v_least integer := (v_top + 3) / 4;
     v_did integer := 0;
     v_step text;
     v_done record;
@@ -60,19 +63,19 @@ BEGIN
     END IF;
     FOREACH v_step IN ARRAY ARRAY['due', 'count', 'find', 'recheck'] LOOP
         BEGIN
-            SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, v_top - v_did, false);
+            SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, greatest(v_top - v_did, v_least), false);
         EXCEPTION
             WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state
                 OR operator_intervention OR system_error THEN
                 RAISE;
             WHEN others THEN
-                SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, v_top - v_did, true);
+                SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, greatest(v_top - v_did, v_least), true);
         END;
         v_did := v_did + v_done.did;
         v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_done.notices));
         v_is_blocked := v_is_blocked OR v_done.is_blocked;
     END LOOP;
-    SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, v_top - v_did, v_dropped);
+    SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, greatest(v_top - v_did, v_least), v_dropped);
     v_did := v_did + v_jobs.did;
     v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_jobs.notices));
     IF cardinality(v_requests) > 0 THEN

@@ -23,6 +23,11 @@ const ATTEMPTS: Duration = Duration::from_secs(5);
 /// The shortest interval of checks that the connection with the reader places still stands.
 const PLACES: Duration = Duration::from_secs(5);
 
+/// A tick that takes so long may hang, and another one goes on beside it. Long enough for a portion on a busy server.
+const HANGING_TICK: Duration = Duration::from_secs(5);
+/// The most ticks of a process at once.
+const MOST_TICKS: usize = 2;
+
 /// The shortest interval of the search for jobs that this process holds and none of its transactions does.
 const STRAY_JOBS: Duration = Duration::from_secs(5);
 
@@ -43,6 +48,13 @@ pub(super) struct Maintenance {
 struct Throttle {
     every: Duration,
     last: Mutex<Option<Instant>>,
+}
+
+/// What one call of `tick` says.
+struct Portion {
+    /// Nothing is left that was due.
+    is_last: bool,
+    has_due_schedules: bool,
 }
 
 impl Throttle {
@@ -114,6 +126,7 @@ impl Database {
         let mut moves = self.clock.moves();
         // A task of its own, which ends with this one: its connection may hang, and what falls due does not wait for it.
         let mut keeping = JoinSet::new();
+        let mut ticks = JoinSet::new();
         loop {
             let moved = async {
                 match &mut moves {
@@ -123,7 +136,7 @@ impl Database {
             };
             let mut done = tokio::select! {
                 () = self.maintenance.came.notified() => Ok(()),
-                () = tokio::time::sleep_until(self.maintenance.next()), if !self.is_manual() => self.tick().await,
+                () = tokio::time::sleep_until(self.maintenance.next()), if !self.is_manual() => self.tick_beside(&mut ticks).await,
                 true = moved => self.push_test_clock().await,
             };
             if done.is_ok() && self.is_manual() && self.maintenance.due().is_some_and(|due| due <= self.clock.now()) {
@@ -147,18 +160,46 @@ impl Database {
         }
     }
 
+    /// Runs all due work, beside an earlier tick that may hang: nothing fell due in this process while its connection was cut in silence.
+    async fn tick_beside(self: &Arc<Self>, ticks: &mut JoinSet<Result<()>>) -> Result<()> {
+        if ticks.len() < MOST_TICKS {
+            let database = self.clone();
+            ticks.spawn(async move { database.tick().await });
+        }
+        match tokio::time::timeout(HANGING_TICK, ticks.join_next()).await {
+            Ok(Some(Ok(done))) => done,
+            Ok(Some(Err(failure))) => Err(super::cut_short(failure)),
+            Ok(None) => Ok(()),
+            Err(_) => {
+                tracing::debug!("what is due takes long, or a connection hangs");
+                // It has cleared the due time.
+                self.maintenance.falls_due(Timestamp(0));
+                Ok(())
+            }
+        }
+    }
+
     /// Runs all due work.
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
         self.maintenance.forget();
         // First: what they release keeps this process from going on without its connection.
         self.release_owed_jobs().await;
-        self.show_life().await?;
-        self.publish_lost_rows().await;
-        let has_due_schedules = self.run_due().await?;
+        loop {
+            // Each time: while thousands of timers fall due, its connection may be lost, and schedules wait.
+            self.show_life().await?;
+            self.publish_lost_rows().await;
+            let Portion { is_last, has_due_schedules } = self.run_due().await?;
+            if has_due_schedules {
+                self.fire_schedules().await?;
+            }
+            if is_last {
+                break;
+            }
+        }
         if self.presence.holds_jobs() && self.maintenance.stray_jobs.is_due() {
             self.give_back_stray_jobs().await?;
         }
-        if has_due_schedules { self.fire_schedules().await } else { Ok(()) }
+        Ok(())
     }
 
     /// Lets other processes see that this one lives.
@@ -174,7 +215,7 @@ impl Database {
         Ok(())
     }
 
-    /// Runs due work between the times of a look at the schedules. If it fails, the next tick does it.
+    /// Runs a portion of due work between the times of a look at the schedules. If it fails, the next tick does it.
     pub(super) async fn run_due_between(self: &Arc<Self>) {
         let done = async {
             self.show_life().await?;
@@ -185,23 +226,17 @@ impl Database {
         }
     }
 
-    /// Runs due work but for schedules; whether some of those are due.
-    async fn run_due(self: &Arc<Self>) -> Result<bool> {
-        let mut has_due_schedules = false;
-        loop {
-            let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
-            let rows = self.maintenance_control.call(call).await?;
-            let row = only(&rows)?;
-            self.maintenance.learn(row)?;
-            let did = row.int("did")?;
-            let notices = notices_in(&rows);
-            let groups = notices.queues().max(usize::try_from(did).unwrap_or(0));
-            self.publish_local(&notices, groups).await;
-            has_due_schedules |= row.flag("has_due_schedules")?;
-            if did < i64::from(MOST_AT_ONCE) {
-                return Ok(has_due_schedules);
-            }
-        }
+    /// Runs a portion of due work but for schedules.
+    async fn run_due(self: &Arc<Self>) -> Result<Portion> {
+        let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
+        let rows = self.maintenance_control.call(call).await?;
+        let row = only(&rows)?;
+        self.maintenance.learn(row)?;
+        let did = row.int("did")?;
+        let notices = notices_in(&rows);
+        let groups = notices.queues().max(usize::try_from(did).unwrap_or(0));
+        self.publish_local(&notices, groups).await;
+        Ok(Portion { is_last: did < i64::from(MOST_AT_ONCE), has_due_schedules: row.flag("has_due_schedules")? })
     }
 
     pub(super) fn is_manual(&self) -> bool {

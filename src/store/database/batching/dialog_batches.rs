@@ -13,7 +13,7 @@ use crate::store::database::calls::caller;
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
 use crate::store::database::calls::verbs::CallContext;
 use crate::store::database::closing::Work;
-use crate::store::database::link::{Arg, Call, Column, Fate};
+use crate::store::database::link::{Arg, Call, Column, Fate, HANGING};
 use crate::store::database::retry::{Repeat, Retry};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -169,7 +169,10 @@ impl Database {
                     self.dialog_batch(kind, batch).await;
                 }
             };
-            self.dialogs(kind).await_batch(dialogs, |late| self.spawn_dialogs(kind, late)).await;
+            let leave = |late| self.spawn_dialogs(kind, late);
+            if !self.dialogs(kind).await_batch(asked, dialogs, HANGING, leave).await {
+                return;
+            }
             batch = self.dialogs(kind).next(asked).await;
         }
     }

@@ -16,14 +16,14 @@ use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
 use crate::store::database::calls::{job, verbs};
 use crate::store::database::closing::Work;
-use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Linked};
+use crate::store::database::link::{Arg, Call, Column, Failure, Fate, HANGING, Linked};
 use crate::store::database::retry::{Repeat, Retry};
 use crate::store::database::transactions::claims::{Release, signed};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
 use crate::store::{Gathering, SqlRow};
 use dashmap::DashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -31,6 +31,9 @@ use uuid::Uuid;
 const SURE_TEXT: usize = 128;
 const SURE_COUNT: i64 = 10_000;
 const SURE_MS: i64 = 315_360_000_000;
+
+/// A take in line without an answer for so long may hang. Longer than of other requests: it may wait for the takes of other hosts.
+const HANGING_IN_LINE: Duration = Duration::from_secs(5);
 
 /// The number of batchers above which those not in use are removed.
 const MOST_BATCHERS: usize = 1024;
@@ -271,11 +274,15 @@ impl Database {
         known.catalog.work_queue(queue).is_some_and(|queue| queue.settings.is_limited())
     }
 
+    /// Whether batches of that key wait in the line of a work queue.
+    fn is_in_line(&self, key: &BatchKey) -> bool {
+        matches!(key, BatchKey::TakeInLine(queue, _) | BatchKey::Claim(queue, _) if self.is_limited(queue))
+    }
+
     /// Whether a batch of takes in line asks for more jobs than one take may: other hosts wait for its commit.
     fn holds_the_line_for_long(&self, key: &BatchKey, batch: &[Asked]) -> bool {
-        let (BatchKey::TakeInLine(queue, _) | BatchKey::Claim(queue, _)) = key else { return false };
         let count: i64 = batch.iter().filter_map(|asked| take(&asked.unit)).map(|take| take.count).sum();
-        count > SURE_COUNT && self.is_limited(queue)
+        count > SURE_COUNT && self.is_in_line(key)
     }
 
     fn spawn_asked(self: &Arc<Self>, verb_batcher: &Arc<VerbBatcher>, batch: Vec<Asked>) {
@@ -286,6 +293,7 @@ impl Database {
     async fn run_asked(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, mut batch: Vec<Asked>) {
         while !batch.is_empty() {
             let asked = batch.len();
+            let hangs_after = if self.is_in_line(&verb_batcher.key) { HANGING_IN_LINE } else { HANGING };
             let asks = async {
                 match asked {
                     1 if !verb_batcher.searches_long(&batch[0]) => self.ask_one_by_one(batch).await,
@@ -295,7 +303,10 @@ impl Database {
                     _ => self.ask_together(&verb_batcher, batch).await,
                 }
             };
-            verb_batcher.batcher.await_batch(asks, |late| self.spawn_asked(&verb_batcher, late)).await;
+            let leave = |late| self.spawn_asked(&verb_batcher, late);
+            if !verb_batcher.batcher.await_batch(asked, asks, hangs_after, leave).await {
+                return;
+            }
             batch = verb_batcher.batcher.next(asked).await;
         }
     }

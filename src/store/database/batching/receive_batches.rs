@@ -9,7 +9,7 @@ use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
 use crate::store::database::calls::message::messages;
 use crate::store::database::calls::rows::notices_in;
 use crate::store::database::closing::Work;
-use crate::store::database::link::{Arg, Call, Column};
+use crate::store::database::link::{Arg, Call, Column, HANGING};
 use crate::store::database::retry::{Repeat, Retry};
 use crate::store::handover::Handover;
 use crate::store::{Gathering, QueueActivity};
@@ -247,7 +247,10 @@ impl Database {
         while !batch.is_empty() {
             let asked = batch.len();
             let receives = self.receive_batch(&queue, batch);
-            queue.batcher.await_batch(receives, |late| self.spawn_receives(&queue, late)).await;
+            let leave = |late| self.spawn_receives(&queue, late);
+            if !queue.batcher.await_batch(asked, receives, HANGING, leave).await {
+                return;
+            }
             batch = queue.batcher.next(asked).await;
         }
     }

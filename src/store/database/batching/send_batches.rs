@@ -9,7 +9,7 @@ use crate::store::database::batching::batcher::Item;
 use crate::store::database::calls::rows::{Row, notices_in};
 use crate::store::database::calls::verbs::{self, CallContext};
 use crate::store::database::closing::Work;
-use crate::store::database::link::{Arg, Call, Column, Failure, Fate};
+use crate::store::database::link::{Arg, Call, Column, Failure, Fate, HANGING};
 use crate::store::database::refusal;
 use crate::store::database::retry::{Again, Repeat, Retry};
 use std::collections::BTreeMap;
@@ -92,7 +92,9 @@ impl Database {
                     self.send_batch(batch).await;
                 }
             };
-            self.sends.await_batch(sends, |late| self.spawn_sends(late)).await;
+            if !self.sends.await_batch(sent, sends, HANGING, |late| self.spawn_sends(late)).await {
+                return;
+            }
             batch = self.sends.next(sent).await;
         }
     }

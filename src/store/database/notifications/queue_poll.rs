@@ -33,6 +33,10 @@ const MOST_POLLS: u32 = 2;
 /// The pause between two polls that search for lost notices.
 const SAFETY_POLL: Duration = Duration::from_secs(60);
 
+/// How often receivers that wait for one conversation or group try once more. The end of a conversation, and its move to another group, make
+/// no notice in its queue: they waited without end for what had gone. Each poll may do it, and there is one a minute.
+const LOOKS_OF_THE_CHOOSY: Duration = Duration::from_secs(30);
+
 /// A poll without an answer for so long may hang. Longer than of other requests: where many queues have many messages a poll takes long.
 const HANGING_POLL: Duration = Duration::from_secs(5);
 
@@ -121,6 +125,7 @@ impl Database {
     pub(in crate::store::database) async fn run_queue_poll(self: Arc<Self>) {
         let mut pause_state = PollPause { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0 };
         let mut last = QueueStates::default();
+        let mut choosy_looked_at = Instant::now();
         loop {
             let is_polling = self.watch.is_polling.load(SeqCst);
             let has_monitors = self.board.monitors().has_monitors();
@@ -163,6 +168,10 @@ impl Database {
                 continue;
             }
             pause_state.polled_at = Instant::now();
+            if choosy_looked_at.elapsed() >= LOOKS_OF_THE_CHOOSY {
+                choosy_looked_at = Instant::now();
+                self.board.wake_choosy();
+            }
             match self.poll_queues().await {
                 Ok(states) => {
                     if states == last || !is_polling {

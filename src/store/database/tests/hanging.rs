@@ -2,7 +2,8 @@
 
 use super::jobs::take;
 use super::*;
-use crate::protocol::work::Hold;
+use crate::id::JobId;
+use crate::protocol::work::{Hold, TakenJob, WorkVerb};
 use crate::store::database::closing::LONGEST_ENDING;
 use crate::store::database::link::Call;
 use tokio::time::Instant;
@@ -89,6 +90,7 @@ async fn takes_queries_and_ticks_beside_a_check_of_places_that_hangs_go_on() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
+    stage.until_asked("tick", 1).await;
     let taken = async || {
         let mut tx = store.begin().await.unwrap();
         tx.execute(take(Hold::Transaction)).await.unwrap();
@@ -108,7 +110,8 @@ async fn takes_queries_and_ticks_beside_a_check_of_places_that_hangs_go_on() {
     assert!(!hangs.is_finished());
     // The server may have ended the session that hangs; a tick would take this process for dead.
     let held = ["hold_presence", "claim_jobs", "hold_presence", "claim_jobs", "hold_presence", "tick"];
-    assert!(stage.asked(&["hold_presence", "claim_jobs", "tick"]).ends_with(&held.map(str::to_owned)));
+    let asked = stage.asked(&["hold_presence", "claim_jobs", "tick"]);
+    assert!(asked.ends_with(&held.map(str::to_owned)), "{asked:?}");
     hangs.abort();
 }
 
@@ -259,4 +262,31 @@ async fn requests_go_by_the_connection_that_stands_where_the_server_takes_no_new
     let (one, other) = tokio::join!(control.call(call()), control.call(call()));
     one.expect("the second connection is idle");
     other.expect("the second connection is in use for a moment");
+}
+
+/// Timers, delayed jobs and leases of a process waited as long as the connection of its ticks hung.
+#[tokio::test(start_paused = true)]
+async fn what_falls_due_beside_a_tick_that_hangs_is_done() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let _store = stage.open().await;
+    stage.until_asked("tick", 1).await;
+    *stage.hangs.lock().unwrap() = Some("tick");
+    stage.notify("p:other d:0");
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert!(stage.hangs.lock().unwrap().is_none());
+    assert_eq!(stage.asked(&["tick"]).len(), 3, "the first, the one that hangs, and one beside it");
+}
+
+/// The lease ended, and the job was handled a second time while its handler ran.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_prolonged_by_another_connection_if_one_hangs() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    *stage.hangs.lock().unwrap() = Some("extend_job");
+    let extend = WorkVerb::Extend { taken: TakenJob { job: JobId(1), token: 1 }, lease_ms: None };
+    let extended = store.submit(vec![Verb::Work(extend)]);
+    tokio::time::timeout(Duration::from_secs(3), extended).await.expect("it waits for the first").unwrap();
+    assert_eq!(stage.asked(&["extend_job"]), ["extend_job", "extend_job"]);
 }

@@ -184,7 +184,7 @@ async fn a_tick_first_gives_back_what_ended_transactions_held() {
     tx.rollback(None).await.unwrap();
     is_down.store(false, Relaxed);
     store.database.control.call(Call { name: "notify_processes", args: Vec::new() }).await.unwrap();
-    stage.has_closed.store(true, Relaxed);
+    stage.has_ended_sessions.store(true, Relaxed);
     stage.is_full.store(true, Relaxed);
     store.database.tick().await.expect("no transaction of this process holds jobs");
     assert_eq!(stage.asked(&["release_jobs", "tick"]).last().map(String::as_str), Some("tick"));
@@ -200,7 +200,7 @@ async fn a_tick_goes_on_beside_transactions_whose_takes_got_nothing() {
     let mut tx = store.begin().await.unwrap();
     let outcome = tx.execute(take(Hold::Transaction)).await.unwrap();
     assert!(matches!(&outcome, Outcome::Jobs(jobs) if jobs.is_empty()), "{outcome:?}");
-    stage.has_closed.store(true, Relaxed);
+    stage.has_ended_sessions.store(true, Relaxed);
     stage.is_full.store(true, Relaxed);
     store.database.tick().await.expect("no transaction of this process holds jobs");
     stage.play(|name, _| (name == "claim_jobs").then(|| Ok(vec![taken()])));

@@ -504,6 +504,24 @@ async fn an_idle_process_ticks_and_polls_once_a_minute_however_many_receivers_wa
     assert_eq!(asked_while_idle(100).await, one);
 }
 
+/// The end of a conversation makes no notice: a session that waited for its messages waited without end.
+#[tokio::test(start_paused = true)]
+async fn a_receiver_that_waits_for_a_conversation_tries_again_after_two_minutes_at_most() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let broker = Broker::over(stage.open().await);
+    let mut receives = 0;
+    stage.play(move |name, _| {
+        receives += i32::from(name == "receive");
+        let is_over = name == "receive" && receives > 1;
+        is_over.then(|| Err(failure(Code::CONVERSATION_NOT_FOUND, Fate::Undone)))
+    });
+    let handle = ConversationHandle(Uuid::from_u128(7));
+    let waits = broker.receive("Q").conversation(handle).wait_forever();
+    let answer = tokio::time::timeout(Duration::from_secs(120), waits).await.expect("it waits without end");
+    assert_eq!(answer.unwrap_err().code(), Code::CONVERSATION_NOT_FOUND);
+}
+
 #[tokio::test]
 async fn a_queue_is_empty_only_if_no_message_was_received_during_the_poll() {
     let _limit = crate::testing::limit();

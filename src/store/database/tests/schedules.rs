@@ -61,7 +61,38 @@ async fn a_process_shows_that_it_lives_before_what_is_due_between_times_of_sched
     let before = stage.asked(&["hold_presence", "tick"]);
     store.database.run_due_between().await;
     assert_eq!(stage.asked(&["hold_presence", "tick"])[before.len()..], ["tick"], "its connection stands");
-    stage.has_closed.store(true, std::sync::atomic::Ordering::SeqCst);
+    stage.has_ended_sessions.store(true, std::sync::atomic::Ordering::SeqCst);
     store.database.run_due_between().await;
     assert_eq!(stage.asked(&["hold_presence", "tick"])[before.len() + 1..], ["hold_presence", "tick"]);
+}
+
+/// Where thousands of timers were due, the connection was lost meanwhile, and a tick of the same process ended the attempts at its jobs; work
+/// schedules came last.
+#[tokio::test]
+async fn between_the_portions_of_what_is_due_a_process_shows_that_it_lives_and_fires_schedules() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.until_asked("tick", 1).await;
+    let (server, mut portions) = (stage.clone(), 0);
+    stage.play(move |name, _| match name {
+        "claim_jobs" => Some(Ok(vec![super::jobs::taken()])),
+        "tick" => {
+            portions += 1;
+            server.has_ended_sessions.store(true, std::sync::atomic::Ordering::SeqCst);
+            Some(Ok(vec![row([
+                ("did", if portions < 3 { 256 } else { 0 }.into()),
+                ("due_at", SqlValue::Null),
+                ("notices", SqlValue::Null),
+                ("has_due_schedules", true.into()),
+            ])]))
+        }
+        _ => None,
+    });
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(super::jobs::take(crate::protocol::work::Hold::Transaction)).await.unwrap();
+    store.database.tick().await.unwrap();
+    let portion = ["tick", "due_schedules", "hold_presence"].map(str::to_owned);
+    let asked = stage.asked(&["tick", "due_schedules", "hold_presence"]);
+    assert!(asked.ends_with(&[&portion[..], &portion[..], &portion[..2]].concat()), "{asked:?}");
 }

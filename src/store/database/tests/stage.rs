@@ -91,8 +91,8 @@ pub(super) struct Stage {
     pub(super) resumes: Notify,
     /// The server takes no new connection.
     pub(super) is_full: AtomicBool,
-    /// The server has closed every link.
-    pub(super) has_closed: AtomicBool,
+    /// The server has ended all sessions.
+    pub(super) has_ended_sessions: AtomicBool,
     pub(super) version: Mutex<i64>,
     received: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
     payloads: mpsc::UnboundedSender<String>,
@@ -109,7 +109,7 @@ impl Stage {
             hangs: Mutex::default(),
             resumes: Notify::new(),
             is_full: AtomicBool::default(),
-            has_closed: AtomicBool::default(),
+            has_ended_sessions: AtomicBool::default(),
             version: Mutex::new(1),
             received: Mutex::new(Some(received)),
             payloads,
@@ -383,7 +383,7 @@ impl Link for PlayedLink {
     }
 
     fn is_closed(&self) -> bool {
-        self.0.has_closed.load(SeqCst)
+        self.0.has_ended_sessions.load(SeqCst)
     }
 
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>> {

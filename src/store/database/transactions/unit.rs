@@ -11,7 +11,7 @@ use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::calls::verbs::{self, CallContext, received_queue};
 use crate::store::database::closing::Work;
 use crate::store::database::definitions::define::claim;
-use crate::store::database::link::{Arg, Call, Link, Linked};
+use crate::store::database::link::{Arg, Call, HANGING, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Again, Repeat, Retry, retry};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
@@ -151,15 +151,23 @@ impl Database {
     pub(in crate::store::database) async fn alone(self: Arc<Self>, verb: Verb, caller: &Caller) -> Result<Outcome> {
         let mut context = self.call_context(&verb).await?;
         let repeat = if verb.declaration().reads_only { Repeat::Always } else { Repeat::IfUndone };
+        let is_heartbeat = matches!(verb, Verb::Work(WorkVerb::Extend { .. }));
         let mut tries = Retry::default();
         loop {
-            let link = match verb {
-                Verb::Work(WorkVerb::Extend { .. }) => timeout(POOL_PATIENCE, self.take()).await.ok(),
-                _ => Some(self.take().await),
+            let link = match is_heartbeat {
+                true => timeout(POOL_PATIENCE, self.take()).await.ok(),
+                false => Some(self.take().await),
             };
             let answer = match link {
                 // The call commits by itself: after it, what was taken for a caller that has left is lost.
                 Some(Ok(_)) if takes(&verb) && caller.has_left() => return Err(caller::left()),
+                Some(Ok(mut link)) if is_heartbeat => {
+                    match timeout(HANGING, link.call(verbs::call(&verb, &context)?)).await {
+                        Ok(answer) => answer,
+                        // The lease would end while its connection hangs.
+                        Err(_) => self.control.quick_call(verbs::call(&verb, &context)?).await,
+                    }
+                }
                 Some(Ok(mut link)) => link.call(verbs::call(&verb, &context)?).await,
                 Some(Err(failure)) => Err(failure),
                 None => self.control.quick_call(verbs::call(&verb, &context)?).await,
