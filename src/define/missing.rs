@@ -5,7 +5,7 @@ use crate::catalog::{Activation, Catalog, Priority, Queue, WorkQueue, WorkSchedu
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{
     ActivationChange, ActivationOptions, AnyOr, Definition, PriorityOptions, QueueOptions, RetryChange, RetryOptions,
-    RetryPolicy, WorkOption, WorkScheduleOptions,
+    RetryPolicy, Validation, WorkOption, WorkScheduleOptions,
 };
 
 /// The definitions of a list of creations that the catalog does not have yet.
@@ -26,7 +26,15 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
     match wanted {
         Definition::CreateMessageType { name, validation, .. } => {
             let Some(found) = catalog.message_type(name) else { return Ok(false) };
-            same("message type", name, "its validation", &found.validation, validation)
+            match (&found.validation, validation) {
+                // Kept as the collection spells itself.
+                (Validation::ValidXml { schema_collection: found }, Validation::ValidXml { schema_collection })
+                    if same_name(found, schema_collection) =>
+                {
+                    Ok(true)
+                }
+                (found, wanted) => same("message type", name, "its validation", found, wanted),
+            }
         }
         Definition::CreateContract { name, entries, .. } => {
             let Some(found) = catalog.contract(name) else { return Ok(false) };

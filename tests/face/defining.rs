@@ -59,6 +59,20 @@ async fn a_different_definition_is_refused_and_nothing_changes() {
 }
 
 #[tokio::test]
+async fn a_schema_collection_may_be_spelled_in_another_case() {
+    let _limit = crate::limit();
+    let broker = TestBroker::in_memory().await.unwrap();
+    let script = "CREATE XML SCHEMA COLLECTION Shop AS '<xs:schema xmlns:xs=\"http://www.w3.org/2001/XMLSchema\"/>';
+                  CREATE MESSAGE TYPE t VALIDATION = VALID_XML WITH SCHEMA COLLECTION shop;";
+    broker.ensure_script(script).await.unwrap();
+    let before = broker.dump();
+    broker.ensure_script(script).await.unwrap();
+    assert_eq!(broker.dump(), before);
+    let other = script.replace("COLLECTION shop", "COLLECTION shops");
+    assert_eq!(broker.ensure_script(&other).await.unwrap_err().code(), Code::DUPLICATE_NAME);
+}
+
+#[tokio::test]
 async fn a_list_that_contradicts_itself_is_refused() {
     let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();

@@ -14,6 +14,8 @@ use std::collections::HashSet;
 thread_local! {
     /// The steps left to the check under way on this thread, in comparisons.
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+    /// The steps for each [`BYTES_PER_STEP`] of a string.
+    static FOR_TEXT: Cell<u64> = const { Cell::new(1) };
 }
 
 /// Comparisons of two plain values that one step pays for. A validator compares with the values of an enumeration one
@@ -23,23 +25,31 @@ const COMPARISONS_PER_STEP: u64 = 64;
 const BYTES_PER_STEP: usize = 32;
 
 /// Does some work with at most so many steps. `None` if they did not suffice: the result means nothing then.
+#[cfg(test)]
 pub(super) fn within<T>(steps: u64, work: impl FnOnce() -> T) -> Option<T> {
+    within_for(steps, 1, work)
+}
+
+/// The same, at so many steps for each [`BYTES_PER_STEP`] of a string.
+pub(super) fn within_for<T>(steps: u64, for_text: u64, work: impl FnOnce() -> T) -> Option<T> {
     /// Panic or not, later work on this thread is not counted.
     struct Uncounted;
     impl Drop for Uncounted {
         fn drop(&mut self) {
             LEFT.set(u64::MAX);
+            FOR_TEXT.set(1);
         }
     }
     let _uncounted = Uncounted;
     LEFT.set(steps.saturating_mul(COMPARISONS_PER_STEP));
+    FOR_TEXT.set(for_text);
     let done = work();
     (LEFT.get() > 0).then_some(done)
 }
 
 /// Pays for an access. False if no steps are left.
-fn pay(steps: usize) -> bool {
-    pay_comparisons(steps as u64 * COMPARISONS_PER_STEP)
+pub(super) fn pay(steps: usize) -> bool {
+    pay_comparisons((steps as u64).saturating_mul(COMPARISONS_PER_STEP))
 }
 
 fn pay_comparisons(comparisons: u64) -> bool {
@@ -49,7 +59,8 @@ fn pay_comparisons(comparisons: u64) -> bool {
 }
 
 fn pay_for_text(text: &str) -> bool {
-    pay(1 + text.len() / BYTES_PER_STEP)
+    let for_text = usize::try_from(FOR_TEXT.get()).unwrap_or(usize::MAX);
+    pay((text.len() / BYTES_PER_STEP).saturating_mul(for_text).saturating_add(1))
 }
 
 /// The representation.
@@ -350,6 +361,19 @@ mod tests {
             let kinds = cost(|| (node.as_object().is_some(), node.as_array().is_some()));
             assert_eq!(kinds, 2 * COMPARISONS_PER_STEP, "{value}");
         }
+    }
+
+    #[test]
+    fn strings_cost_more_under_long_patterns() {
+        let text = Value::String("x".repeat(320));
+        let cost = |for_text| {
+            within_for(1000, for_text, || {
+                CountedNode(&text).as_string();
+                1000 - LEFT.get() / COMPARISONS_PER_STEP
+            })
+        };
+        assert_eq!((cost(1), cost(7), cost(u64::MAX)), (Some(11), Some(71), None));
+        assert_eq!(within(1000, || LEFT.get() / COMPARISONS_PER_STEP), Some(1000));
     }
 
     #[test]

@@ -252,6 +252,22 @@ fn patterns_that_step_back() {
     }
 }
 
+/// Each took hours for some megabytes.
+#[test]
+fn patterns_of_a_body_and_for_a_long_text() {
+    let old = r#"{"$schema":"http://json-schema.org/draft-07/schema#","format":"regex"}"#;
+    let names = |count: usize| (0..count).map(|number| format!("(?<n{number}>a)")).collect::<String>();
+    assert_eq!(by_schema(old, &format!("\"{}\"", names(500))), Ok(()));
+    assert!(by_schema(old, &format!("\"{}(?<n7>b)\"", names(500))).is_err(), "a name stands twice");
+    assert_eq!(by_schema(r#"{"format":"regex"}"#, "\"(\""), Ok(()), "later drafts note it only");
+    let slow = r#"{"pattern":"^(.*[a-z].{3000}b)?.*x$"}"#;
+    assert_eq!(by_schema(slow, r#""abx""#), Ok(()));
+    for (schema, text) in [(old, names(200_000)), (slow, "aé".repeat(50_000))] {
+        let why = why(by_schema(schema, &format!("\"{text}\"")));
+        assert!(why.contains("steps, the limit for a body of"), "{why}");
+    }
+}
+
 #[test]
 fn large_values() {
     assert!(by_schema(r#"{"multipleOf":0.01}"#, &format!("1{}", "0".repeat(1_000_000))).is_err());
@@ -498,5 +514,61 @@ fn identity_constraints_at_each_level() {
     assert_eq!(by_xsd(schema, &body(10, 2000)), Ok(()));
     assert_eq!(by_xsd(schema, &body(120, 100)), Ok(()));
     let why = why(by_xsd(schema, &body(120, 2000)));
+    assert!(why.contains("steps"), "{why}");
+}
+
+/// The validator has one hash for all dates: a unique constraint over 10,000 of them took 12 s.
+#[test]
+fn rows_that_are_compared_one_by_one() {
+    let unique = |fields: &str| {
+        format!(
+            "<xs:element name='r'><xs:complexType><xs:sequence><xs:element name='n' maxOccurs='unbounded'><xs:complexType>\
+             <xs:attribute name='at' type='moment'/><xs:attribute name='of' type='xs:string'/></xs:complexType></xs:element>\
+             </xs:sequence></xs:complexType><xs:unique name='u'><xs:selector xpath='n'/>{fields}</xs:unique></xs:element>\
+             <xs:simpleType name='moment'><xs:restriction base='xs:dateTime'/></xs:simpleType>"
+        )
+    };
+    let rows = |count: usize| -> String {
+        (0..count).map(|row| format!("<n of='{row}' at='2026-01-01T{:02}:{:02}:{:02}Z'/>", row / 3600, row / 60 % 60, row % 60)).collect()
+    };
+    let body = |count: usize| format!("<r>{}</r>", rows(count));
+    let (by_time, by_both) = ("<xs:field xpath='@at'/>", "<xs:field xpath='@of'/><xs:field xpath='@at'/>");
+    assert_eq!(by_xsd(&unique(by_time), &body(500)), Ok(()));
+    assert!(by_xsd(&unique(by_time), &body(500).replace("</r>", "<n at='2026-01-01T00:00:07Z'/></r>")).is_err());
+    let why = why(by_xsd(&unique(by_time), &body(20_000)));
+    assert!(why.contains("steps"), "{why}");
+    assert_eq!(by_xsd(&unique(by_both), &body(20_000)), Ok(()), "the texts have hashes");
+}
+
+/// Each class calls the compiler of patterns: the stack overflowed, and the process ended.
+#[test]
+fn classes_in_classes() {
+    on_a_small_stack(|| {
+        for (open, close) in [("[a-z-", "]"), ("(", ")")] {
+            let pattern = |deep: usize| format!("{}[b]{}", open.repeat(deep), close.repeat(deep));
+            let schema = |deep: usize| {
+                format!(
+                    "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:simpleType name='s'><xs:restriction base='xs:string'>\
+                     <xs:pattern value='{}'/></xs:restriction></xs:simpleType></xs:schema>",
+                    pattern(deep)
+                )
+            };
+            assert_eq!(check_xml_schemas(&schema(60)), Ok(()), "{open}");
+            let why = check_xml_schemas(&schema(100_000)).unwrap_err();
+            assert!(why.contains("in one another; the limit is 100"), "{why}");
+        }
+    });
+}
+
+/// Each is short enough; together they took a second for 4 KB.
+#[test]
+fn many_patterns_that_repeat() {
+    let schema = |count: usize| {
+        let patterns: String = (0..count).map(|number| format!("<xs:pattern value='(.*[a-z].{{180}}b)?.*{number}'/>")).collect();
+        format!("<xs:element name='r'><xs:simpleType><xs:restriction base='xs:string'>{patterns}</xs:restriction></xs:simpleType></xs:element>")
+    };
+    let body = format!("<r>{}0</r>", "aé".repeat(10_000));
+    assert_eq!(by_xsd(&schema(1), &body), Ok(()));
+    let why = why(by_xsd(&schema(80), &body));
     assert!(why.contains("steps"), "{why}");
 }

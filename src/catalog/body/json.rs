@@ -1,10 +1,12 @@
 //! JSON bodies; ours, Service Broker has XML only.
 
 use super::counted::{self, Counted, CountedNode};
+use super::patterns::{self, Pattern};
 use super::{Effort, chains, check_memory, most_steps};
 use jsonschema::PatternOptions;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::sync::LazyLock;
 
 /// Accesses allowed for composing the text of a rejection.
 const STEPS_TO_EXPLAIN: u64 = 100_000;
@@ -20,6 +22,8 @@ pub(super) struct JsonSchema {
     validator: jsonschema::Validator<Counted>,
     /// The longest row of its references and alternatives.
     longest_chain: u64,
+    /// Steps for each 32 bytes of a string: of its slowest pattern.
+    for_text: u64,
 }
 
 /// Whether a body is one JSON text in UTF-8, without a byte-order mark.
@@ -37,9 +41,11 @@ impl JsonSchema {
         let schema: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         // Before the validator follows them, for which it takes time in proportion to the square of their number.
         let longest_chain = chains::longest(&schema)?;
+        let for_text = steps_for_text(&schema);
         let options = jsonschema::options_for::<Counted>()
-            .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS));
-        options.offline().build(&schema).map(|validator| Self { validator, longest_chain }).map_err(|error| {
+            .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS))
+            .with_format("regex", is_pattern);
+        options.offline().build(&schema).map(|validator| Self { validator, longest_chain, for_text }).map_err(|error| {
             let at = error.instance_path().to_string();
             if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
         })
@@ -61,7 +67,7 @@ impl JsonSchema {
         };
         let limit = most_steps(body.len());
         let steps = effort.steps().min(limit);
-        match counted::within(steps, || self.validator.is_valid(CountedNode(&value))) {
+        match counted::within_for(steps, self.for_text, || self.validator.is_valid(CountedNode(&value))) {
             None if steps < limit => None,
             None => Some(Err(format!(
                 "checking it takes more than {limit} steps, the limit for a body of {} bytes; nest it less, or simplify the \
@@ -78,7 +84,7 @@ impl JsonSchema {
         if nested > MOST_EXPLAINED {
             return "its values nest too deep to name the fault".into();
         }
-        let explained = counted::within(STEPS_TO_EXPLAIN, || self.fault(value));
+        let explained = counted::within_for(STEPS_TO_EXPLAIN, self.for_text, || self.fault(value));
         explained.flatten().unwrap_or_else(|| "it has too many faults to name one".into())
     }
 
@@ -90,6 +96,38 @@ impl JsonSchema {
             if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
         })
     }
+}
+
+/// Steps for each 32 bytes of a string, of the slowest pattern of a schema.
+fn steps_for_text(schema: &Value) -> u64 {
+    let inside = |value: &Value| match value {
+        Value::Array(items) => items.iter().map(steps_for_text).max().unwrap_or(1),
+        Value::Object(members) => members.values().map(steps_for_text).max().unwrap_or(1),
+        _ => 1,
+    };
+    let own = schema.get("pattern").and_then(Value::as_str).map_or(1, steps_of);
+    let of_names = schema.get("patternProperties").and_then(Value::as_object);
+    let of_names = of_names.and_then(|patterns| patterns.keys().map(|pattern| steps_of(pattern)).max()).unwrap_or(1);
+    inside(schema).max(own).max(of_names)
+}
+
+/// One that is not tied to the beginning of a text may begin anywhere in it, which is as a repetition; but for the letters that it begins
+/// with, which are searched for.
+fn steps_of(pattern: &str) -> u64 {
+    let is_searched = !pattern.starts_with(|first: char| first == '^' || first.is_alphanumeric());
+    let whole = if is_searched { Pattern::of(&format!(".*{pattern}")) } else { Pattern::of(pattern) };
+    1 + patterns::long(whole.repeated_places())
+}
+
+/// The format `regex`. The names of groups are compared with all before them: 16,000 took 0.3 s, and a string may hold millions.
+fn is_pattern(text: &str) -> bool {
+    /// Comparisons of names that a step pays for.
+    const COMPARED: usize = 16;
+    static FORMAT: LazyLock<Option<jsonschema::Validator>> =
+        LazyLock::new(|| jsonschema::draft7::new(&json!({"format": "regex"})).ok());
+    let names = text.matches("(?<").count() + text.matches(r"\k<").count();
+    counted::pay(names.saturating_mul(names) / COMPARED)
+        && FORMAT.as_ref().is_none_or(|format| format.is_valid(&Value::String(text.to_owned())))
 }
 
 /// About how many bytes of memory the values of a JSON text take, besides the characters of their strings. Measured with
@@ -120,7 +158,18 @@ fn utf8(body: &[u8]) -> Result<&str, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::memory;
+    use super::*;
+
+    #[test]
+    fn strings_cost_as_much_as_the_slowest_pattern() {
+        let steps = |schema: Value| steps_for_text(&schema);
+        assert_eq!(steps(json!({"pattern": "^[a-z]{1,500}$", "items": {"pattern": "a.{0,1000}b"}})), 1);
+        let long = "^(.*[a-z].{300}b)?.*x$";
+        for schema in [json!({"items": [{"pattern": long}]}), json!({"patternProperties": {long: true, "a": {}}})] {
+            assert_eq!(steps(schema), 1 + (8 + 11 + 2400 + 1 + 8 + 1 + 2) / 3);
+        }
+        assert_eq!(steps(json!({"pattern": ".{300}x"})), 1 + (8 + 2400 + 1) / 3, "it may begin anywhere");
+    }
 
     #[test]
     fn the_memory_of_values_is_counted_outside_of_strings() {

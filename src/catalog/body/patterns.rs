@@ -11,6 +11,9 @@ const PROPERTY: u64 = 64;
 /// Written out, so long that its places can make a check slow.
 const LONG: u64 = 1600;
 
+/// So short that only a great number of such patterns can.
+const SHORT: u64 = 256;
+
 /// A pattern, written out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pattern {
@@ -18,6 +21,8 @@ pub(super) struct Pattern {
     pub(super) places: u64,
     /// Repetitions and optional parts.
     repetitions: u32,
+    /// Groups and classes in one another.
+    pub(super) deep: u32,
 }
 
 /// A group that is open, and its last part.
@@ -43,13 +48,16 @@ impl Open {
 impl Pattern {
     pub(super) fn of(text: &str) -> Self {
         let mut open = vec![Open::default()];
-        let mut repetitions = 0;
+        let (mut repetitions, mut deepest) = (0, 0);
         let mut characters = text.chars();
         while let Some(character) = characters.next() {
             let is_inside = open.len() > 1;
             let inmost = open.last_mut().expect("the outermost stays");
             match character {
-                '(' => open.push(Open::default()),
+                '(' => {
+                    open.push(Open::default());
+                    deepest = deepest.max(u32::try_from(open.len() - 1).unwrap_or(u32::MAX));
+                }
                 ')' if is_inside => {
                     let closed = open.pop().map_or(1, |group| group.places.max(1));
                     open.last_mut().expect("the outermost stays").add(closed);
@@ -67,9 +75,13 @@ impl Pattern {
                 '[' => {
                     let mut deep = 1;
                     let mut inside = 0;
+                    deepest = deepest.max(deep);
                     while deep > 0 {
                         match characters.next() {
-                            Some('[') => deep += 1,
+                            Some('[') => {
+                                deep += 1;
+                                deepest = deepest.max(deep);
+                            }
                             Some(']') => deep -= 1,
                             Some('\\') => inside += escape(&mut characters),
                             Some(_) => inside += 1,
@@ -87,13 +99,28 @@ impl Pattern {
             }
         }
         let places = open.iter().fold(0_u64, |sum, group| sum.saturating_add(group.places));
-        Self { places, repetitions }
+        Self { places, repetitions, deep: deepest }
     }
 
-    /// Steps for each 32 bytes of a value. A long pattern with several repetitions took 50 µs for each byte with 24,000 places.
+    /// Steps for each 32 bytes of a value, without [`long`].
     pub(super) fn steps(self) -> u64 {
-        if self.places > LONG && self.repetitions > 1 { self.places / 3 } else { 1 }
+        match self.repetitions {
+            0 | 1 => 1,
+            _ if self.places > LONG => 0,
+            _ => 1 + self.places / 64,
+        }
     }
+
+    /// Its places, if a value may be at many of them at once.
+    pub(super) fn repeated_places(self) -> u64 {
+        if self.repetitions > 1 && self.places > SHORT { self.places } else { 0 }
+    }
+}
+
+/// Further steps for each 32 bytes of a value that is held against patterns of so many [repeated places](Pattern::repeated_places). Patterns
+/// with several repetitions took 50 µs for each byte with 24,000 places.
+pub(super) fn long(places: u64) -> u64 {
+    if places > LONG { places / 3 } else { 0 }
 }
 
 /// What stands behind a backslash.
@@ -127,11 +154,21 @@ mod tests {
     }
 
     #[test]
+    fn groups_and_classes_nest() {
+        let deep = |text: &str| Pattern::of(text).deep;
+        assert_eq!((deep("abc"), deep("(a)(b)"), deep("((a)b)"), deep("[a-z]"), deep("[a-[b-[c]]]")), (0, 1, 2, 1, 3));
+        assert_eq!(deep(&"[a-".repeat(100_000)), 100_000);
+    }
+
+    #[test]
     fn only_long_patterns_that_repeat_twice_are_slow() {
-        let steps = |text: &str| Pattern::of(text).steps();
-        assert_eq!(steps("[A-Z]{6}[A-Z2-9][A-NP-Z0-9]([A-Z0-9]{3})?"), 1);
+        let steps = |text: &str| Pattern::of(text).steps() + long(Pattern::of(text).repeated_places());
+        assert_eq!(steps("[A-Z]{6}[A-Z2-9][A-NP-Z0-9]([A-Z0-9]{3})?"), 3);
         assert_eq!(steps(".{0,4000}"), 1);
         assert_eq!(steps("(.?.?){1000}x"), 16_001 / 3);
         assert_eq!(steps("(.*[a-zé].{3000}b)?.*"), (8 + 12 + 24_000 + 1 + 8) / 3);
+        let half = Pattern::of("(.*a.{120}b)?.*");
+        assert_eq!((half.steps(), half.repeated_places()), (1 + 978 / 64, 978));
+        assert_eq!((long(978), long(2 * 978)), (0, 652), "several have their places in common");
     }
 }

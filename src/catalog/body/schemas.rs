@@ -140,6 +140,11 @@ impl BodyChecks {
         definitions.iter().any(|definition| schema_of(definition).is_some())
     }
 
+    /// The bytes of their schemas.
+    pub fn schema_bytes(definitions: &[Definition]) -> usize {
+        definitions.iter().filter_map(schema_of).map(|(_, text)| text.len()).sum()
+    }
+
     /// Compiles the schemas of definitions. Takes seconds for megabytes: never call it under a lock.
     pub fn compile_schemas(self: &Arc<Self>, definitions: &[Definition]) -> CompiledSchemas {
         let compiled = definitions.iter().filter_map(schema_of).map(|(kind, text)| {

@@ -3,10 +3,14 @@
 //! The validator has no limit of its own that a body of some megabytes would meet, so an upper bound of its work is counted before it runs.
 //! One step is about 0.2 µs of a release build. The factors below were measured with `xsd-schema` 0.3.
 
-use super::patterns::Pattern;
+mod alike;
+
+use super::patterns::{self, Pattern};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use uppsala::{Document, NodeId, XS_NAMESPACE};
+
+pub(super) use alike::Alike;
 
 /// The work of compiling the content models of a schema, in units of 9 ns. For n particles with r repetitions in one another it is
 /// n² · (16 + 12 · 4^r): a choice of 30 elements in six repeated groups took 0.4 s, in seven 1.6.
@@ -28,6 +32,10 @@ const MOST_IN_A_ROW: u32 = 256;
 /// Places of all patterns of a schema, written out. 2,900,000 took 2.3 s and 435 MB to compile.
 const MOST_PLACES: u64 = 1_000_000;
 
+/// Groups and classes of a pattern in one another. The compiler calls itself for each: 100,000 of `[a-[a-[` overflowed its stack, and the
+/// process ended.
+const MOST_DEEP: u32 = 100;
+
 /// Steps for an element that a path of an identity constraint may find. A constraint has two at least, and took 2 to 6 µs.
 const FOUND: u64 = 8;
 
@@ -37,6 +45,12 @@ const TEXTS: [&str; 11] =
 
 /// The namespace of attributes such as `vc:minVersion`.
 const VERSIONING: &str = "http://www.w3.org/2007/XMLSchema-versioning";
+
+/// Those whose values are moments; durations are apart.
+const MOMENTS: [&str; 8] = ["dateTime", "time", "date", "gYearMonth", "gYear", "gMonthDay", "gDay", "gMonth"];
+
+/// Those whose values name elements by their `ID`, and are kept to the end.
+const REFERENCES: [&str; 3] = ["ID", "IDREF", "IDREFS"];
 
 /// The types of XML Schema whose values are lists.
 const LISTS: [&str; 3] = ["NMTOKENS", "IDREFS", "ENTITIES"];
@@ -56,6 +70,10 @@ pub(super) struct Weights {
     pub(super) patterns: u64,
     /// How many paths the identity constraints of an element of that local name have.
     pub(super) constraints: HashMap<String, u64>,
+    /// The constraints of that element whose rows are compared one by one.
+    pub(super) alike: HashMap<String, Vec<Alike>>,
+    /// Whether the value of an element may be or name an `ID`.
+    pub(super) has_references: bool,
     /// Whether a type has integers without a bound.
     pub(super) has_integers: bool,
     /// The places of all patterns, which are most of the memory of a compiled schema.
@@ -72,6 +90,8 @@ pub(super) struct Parts {
     pub(super) found: u64,
     /// Bytes of values inside others with identity constraints, likewise.
     pub(super) found_bytes: u64,
+    /// Steps for the rows of constraints that are [`Alike`].
+    pub(super) alike: u64,
 }
 
 impl Weights {
@@ -84,7 +104,7 @@ impl Weights {
         }
         let (mut compiling, mut weights) = (0_u64, Self { element: 1, attribute: 1, ..Self::default() });
         let (mut model, mut attributes, mut value) = (Model::default(), 0_u64, Value::default());
-        let (mut namespaces, mut given) = (0, 0);
+        let (mut namespaces, mut given, mut deep, mut compared) = (0, 0, 0, None);
         for &node in &schema.elements {
             given = given.max(schema.given(node));
             match schema.kind(node) {
@@ -99,8 +119,16 @@ impl Weights {
                     let owner = document.parent(node).and_then(|owner| schema.attribute(owner, "name"));
                     let paths = weights.constraints.entry(owner.unwrap_or_default().to_owned()).or_default();
                     *paths = paths.saturating_add(schema.paths(node));
+                    let compared = compared.get_or_insert_with(|| schema.compared());
+                    if let Some(alike) = schema.alike(node, compared) {
+                        weights.alike.entry(owner.unwrap_or_default().to_owned()).or_default().push(alike);
+                    }
                 }
-                "pattern" => weights.places = weights.places.saturating_add(schema.pattern(node).places),
+                "pattern" => {
+                    let pattern = schema.pattern(node);
+                    weights.places = weights.places.saturating_add(pattern.places);
+                    deep = deep.max(pattern.deep);
+                }
                 "any" | "anyAttribute" => namespaces = namespaces.max(schema.namespaces(node)),
                 _ => {}
             }
@@ -122,6 +150,11 @@ impl Weights {
         if alternatives > MOST_ALTERNATIVES {
             return Err(format!(
                 "one of its types has {alternatives} alternatives or attributes; the limit is {MOST_ALTERNATIVES}; refer less often"
+            ));
+        }
+        if deep > MOST_DEEP {
+            return Err(format!(
+                "a pattern nests {deep} groups or classes in one another; the limit is {MOST_DEEP}; write it with fewer"
             ));
         }
         if weights.places > MOST_PLACES {
@@ -146,8 +179,9 @@ impl Weights {
         // The first element of each check goes through the whole model: 8 ns for the square of its particles.
         weights.check = model.particles.saturating_mul(model.particles) / 25;
         weights.item = if value.is_list || schema.has_lists { value.steps.max(1) } else { 0 };
-        weights.patterns = value.patterns;
+        weights.patterns = value.patterns.saturating_add(patterns::long(value.places));
         weights.has_integers = schema.has_integers;
+        weights.has_references = schema.has_references;
         Ok(weights)
     }
 
@@ -249,6 +283,10 @@ struct Value {
     /// Steps for one value.
     steps: u64,
     patterns: u64,
+    /// The places of its patterns that repeat twice.
+    places: u64,
+    /// What a comparison of two of them takes, if they have one hash, in eighths of a step.
+    alike: u64,
     is_list: bool,
     /// Whether two texts may be one value: `1` and `01`.
     has_spellings: bool,
@@ -259,6 +297,8 @@ impl Value {
         Self {
             steps: self.steps.max(other.steps),
             patterns: self.patterns.max(other.patterns),
+            places: self.places.max(other.places),
+            alike: self.alike.max(other.alike),
             is_list: self.is_list || other.is_list,
             has_spellings: self.has_spellings || other.has_spellings,
         }
@@ -268,6 +308,8 @@ impl Value {
         Self {
             steps: self.steps.saturating_add(other.steps),
             patterns: self.patterns.saturating_add(other.patterns),
+            places: self.places.saturating_add(other.places),
+            alike: self.alike.max(other.alike),
             is_list: self.is_list || other.is_list,
             has_spellings: self.has_spellings || other.has_spellings,
         }
@@ -286,6 +328,8 @@ struct Schema<'d> {
     has_integers: bool,
     /// Whether it names a type of [`LISTS`].
     has_lists: bool,
+    /// Or one of [`REFERENCES`].
+    has_references: bool,
     /// An attribute that leaves parts out by the version of the processor.
     versioning: Option<&'d str>,
     groups: RefCell<HashMap<NodeId, Model>>,
@@ -304,6 +348,7 @@ impl<'d> Schema<'d> {
             members: HashMap::new(),
             has_integers: false,
             has_lists: false,
+            has_references: false,
             versioning: None,
             groups: RefCell::default(),
             types: RefCell::default(),
@@ -332,6 +377,7 @@ impl<'d> Schema<'d> {
                 for name in schema.attribute(node, attribute).unwrap_or_default().split_whitespace().map(local) {
                     schema.has_integers |= name.contains("nteger");
                     schema.has_lists |= LISTS.contains(&name);
+                    schema.has_references |= REFERENCES.contains(&name) && schema.kind(node) != "attribute";
                 }
             }
             schema.elements.push(node);
@@ -502,7 +548,13 @@ impl<'d> Schema<'d> {
         let kinds = ["simpleType", "complexType"];
         let Some(&node) = kinds.iter().find_map(|kind| self.named.get(&(*kind, name))) else {
             let is_list = LISTS.contains(&name);
-            return Value { has_spellings: !TEXTS.contains(&name), is_list, ..Value::default() };
+            let alike = match name {
+                "duration" => alike::OF_DURATIONS,
+                _ if MOMENTS.contains(&name) => alike::OF_DATES,
+                _ if is_list => alike::OF_LISTS,
+                _ => 0,
+            };
+            return Value { has_spellings: !TEXTS.contains(&name), is_list, alike, ..Value::default() };
         };
         if row < MOST_IN_A_ROW { self.value_of_type(node, row + 1) } else { Value::default() }
     }
@@ -526,12 +578,17 @@ impl<'d> Schema<'d> {
 
     /// A restriction with its base, a list with its items, or a union with its members.
     fn value_of_parts(&self, node: NodeId, row: u32) -> Value {
-        let mut value = Value { is_list: self.kind(node) == "list", ..Value::default() };
+        let is_list = self.kind(node) == "list";
+        let mut value = Value { is_list, alike: if is_list { alike::OF_LISTS } else { 0 }, ..Value::default() };
         let mut enumerated = 0_u64;
         for child in self.children(node) {
             match self.kind(child) {
                 "enumeration" => enumerated += 1,
-                "pattern" => value.patterns = value.patterns.saturating_add(self.pattern(child).steps()),
+                "pattern" => {
+                    let pattern = self.pattern(child);
+                    value.patterns = value.patterns.saturating_add(pattern.steps());
+                    value.places = value.places.saturating_add(pattern.repeated_places());
+                }
                 "simpleType" if row < MOST_IN_A_ROW => {
                     value = value.and(self.member(node, self.value_of_type(child, row + 1)));
                 }

@@ -4,7 +4,7 @@
 //! entities to expand and nothing to fetch; elements nest at most [`MAX_DEPTH`] deep; a declared encoding must be the
 //! one the bytes are in; attributes and namespaces are [bounded](markup).
 
-use super::weights::Parts;
+use super::weights::{Alike, Parts};
 use super::{check_memory, markup};
 use std::borrow::Cow;
 use uppsala::{Document, Parser, PullEvent, PullParser, XSI_NAMESPACE};
@@ -29,31 +29,46 @@ pub(super) struct Counted {
     pub(super) has_types: bool,
 }
 
-/// Counts the parts of a well-formed document. `constraints` says how many paths the identity constraints of an element of a local name have.
-pub(super) fn count(text: &str, constraints: impl Fn(&str) -> u64) -> Result<Counted, String> {
+/// Constraints whose rows are counted at one place of a body.
+const MOST_ALIKE: usize = 16;
+
+/// Counts the parts of a well-formed document. `constraints` says how many paths the identity constraints of an element of a local name
+/// have, and which of them are [`Alike`].
+pub(super) fn count<'w>(text: &str, constraints: impl Fn(&str) -> (u64, Vec<&'w Alike>)) -> Result<Counted, String> {
     markup::check(text)?;
     let mut counted =
         Counted { parts: Parts { bytes: text.len() as u64, ..Parts::default() }, digits: 0, has_types: false };
     // The paths of the identity constraints of each open element, and the digits at the end of what was read of its value.
     let mut open: Vec<(u64, usize)> = Vec::new();
     let mut active = 0;
+    // Those that are alike, with the depth of their element and the rows so far.
+    let mut alike: Vec<(&Alike, usize, u64)> = Vec::new();
     let mut parser = PullParser::new(text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
     while let Some(event) = parser.next_event().map_err(|error| error.to_string())? {
         match event {
             PullEvent::StartElement { name, attributes, .. } => {
-                let own = constraints(&name.local_name);
+                alike.iter_mut().for_each(|(of, _, rows)| *rows += u64::from(of.selects(&name.local_name)));
+                let (own, own_alike) = constraints(&name.local_name);
                 active += own;
                 open.push((own, 0));
+                let room = MOST_ALIKE.saturating_sub(alike.len());
+                alike.extend(own_alike.into_iter().take(room).map(|of| (of, open.len(), 0)));
                 counted.parts.elements += 1;
                 counted.parts.attributes += attributes.len() as u64;
                 counted.parts.found += active;
                 for attribute in &attributes {
                     counted.parts.found_bytes += active * attribute.value.len() as u64;
-                    counted.has_types |= attribute.name.namespace_uri.as_deref() == Some(XSI_NAMESPACE);
+                    counted.has_types |= &*attribute.name.local_name == "type"
+                        && attribute.name.namespace_uri.as_deref() == Some(XSI_NAMESPACE);
                     counted.digits = counted.digits.max(digits(&attribute.value, 0).0);
                 }
             }
-            PullEvent::EndElement { .. } => active -= open.pop().map_or(0, |(own, _)| own),
+            PullEvent::EndElement { .. } => {
+                while let Some((of, _, rows)) = alike.pop_if(|(_, depth, _)| *depth == open.len()) {
+                    counted.parts.alike = counted.parts.alike.saturating_add(of.steps(rows));
+                }
+                active -= open.pop().map_or(0, |(own, _)| own);
+            }
             PullEvent::Text { content, .. } | PullEvent::CData { content, .. } => {
                 counted.parts.found_bytes += active * content.len() as u64;
                 if let Some((_, before)) = open.last_mut() {

@@ -4,7 +4,7 @@
 //! one of them. Each stands by itself: `xs:import`, `xs:include`, `xs:redefine` and `xs:override` are refused when the
 //! collection is created, so that none of them is silently ignored. Only the namespace of `xml:lang` can be imported.
 
-use super::weights::Weights;
+use super::weights::{Alike, Weights};
 use super::xml::Counted;
 use super::{Effort, check_memory, most_steps, xml};
 use std::cell::RefCell;
@@ -41,6 +41,11 @@ const FOUND_MEMORY: u64 = 200;
 const FOUND_COPIES: u64 = 2;
 const ATTRIBUTE_MEMORY: u64 = 200;
 const ITEM_MEMORY: u64 = 60;
+/// Of an element whose value may be or name an `ID`. Eight megabytes of them took 230 MB.
+const REFERENCE_MEMORY: u64 = 250;
+
+/// Steps for rows of identity constraints that are compared one by one: 4,000 dates in one element, which take 2 s.
+const MOST_FREE: u64 = 10_000_000;
 
 /// The namespace of `xml:lang`, `xml:space`, `xml:base` and `xml:id`, the only one that may be imported.
 const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
@@ -91,11 +96,12 @@ impl Collection {
 
     /// `None` if the effort does not suffice.
     fn check_text(&self, text: &str, effort: Effort, limit: u64) -> Result<Option<()>, String> {
-        let counted = xml::count(text, |element| {
-            self.schemas.iter().map(|schema| schema.weights.constraints.get(element).copied().unwrap_or(0)).sum()
-        })?;
+        let counted = xml::count(text, |element| self.constraints(element))?;
         let parts = counted.parts;
         let steps = self.schemas.iter().map(|schema| schema.weights.steps(parts)).fold(0, u64::saturating_add);
+        // Where nobody waits for the check, some rows that are compared one by one cost nothing more.
+        let free = if effort == Effort::Full { MOST_FREE } else { 0 };
+        let steps = steps.saturating_add(parts.alike.saturating_sub(free));
         if steps > effort.steps().min(limit) {
             if steps <= limit {
                 return Ok(None);
@@ -135,13 +141,22 @@ impl Collection {
         Err(first.unwrap_or_else(|| "no schema of the collection accepts it".into()))
     }
 
+    /// How many paths the identity constraints of an element of that local name have, and those of them that are [`Alike`].
+    fn constraints(&self, element: &str) -> (u64, Vec<&Alike>) {
+        let paths = self.schemas.iter().filter_map(|schema| schema.weights.constraints.get(element)).sum::<u64>();
+        let alike = self.schemas.iter().filter_map(|schema| schema.weights.alike.get(element)).flatten();
+        (paths, if paths > 0 { alike.collect() } else { Vec::new() })
+    }
+
     fn memory(&self, counted: &Counted) -> u64 {
         let parts = counted.parts;
+        let has_references = self.schemas.iter().any(|schema| schema.weights.has_references);
+        let references = if has_references { parts.elements.saturating_mul(REFERENCE_MEMORY) } else { 0 };
         let has_lists = counted.has_types || self.schemas.iter().any(|schema| schema.weights.item > 0);
         let items = if has_lists { parts.bytes.saturating_mul(ITEM_MEMORY) } else { 0 };
         let found =
             parts.found.saturating_mul(FOUND_MEMORY).saturating_add(parts.found_bytes.saturating_mul(FOUND_COPIES));
-        found.saturating_add(parts.attributes.saturating_mul(ATTRIBUTE_MEMORY)).saturating_add(items)
+        found.saturating_add(parts.attributes.saturating_mul(ATTRIBUTE_MEMORY)).saturating_add(items).saturating_add(references)
     }
 }
 
@@ -170,7 +185,7 @@ impl Schema {
             }
             Weights::of(&document)?
         };
-        let digits = xml::count(text, |_| 0)?.digits;
+        let digits = xml::count(text, |_| (0, Vec::new()))?.digits;
         if digits > MOST_DIGITS {
             return Err(format!("one of its values has {digits} digits in a row; the limit is {MOST_DIGITS}"));
         }
@@ -451,9 +466,7 @@ mod tests {
     fn what_is_kept_of_a_body_counts_as_memory() {
         let memory = |schema: &str, body: &str| {
             let collection = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{schema}</xs:schema>"));
-            let constraints =
-                |element: &str| collection.schemas[0].weights.constraints.get(element).copied().unwrap_or(0);
-            collection.memory(&xml::count(body, constraints).unwrap())
+            collection.memory(&xml::count(body, |element| collection.constraints(element)).unwrap())
         };
         let plain = "<xs:element name='r'/>";
         assert_eq!(memory(plain, "<r>abcde<a/></r>"), 0);
@@ -462,6 +475,10 @@ mod tests {
         assert_eq!(memory(unique, "<r>abcde<a/></r>"), 2 * (2 * FOUND_MEMORY + 5 * FOUND_COPIES));
         let list = "<xs:element name='r' type='xs:NMTOKENS'/>";
         assert_eq!(memory(list, "<r>a b</r>"), 10 * ITEM_MEMORY);
+        let reference = "<xs:element name='r' type='xs:IDREF'/>";
+        assert_eq!(memory(reference, "<r>ab</r>"), REFERENCE_MEMORY);
+        let hinted = format!("<r xmlns:xsi='{XSI_NAMESPACE}' xsi:schemaLocation='a b'/>");
+        assert_eq!(memory(plain, &hinted), ATTRIBUTE_MEMORY, "it names no type");
         let typed = format!("<r xmlns:xsi='{XSI_NAMESPACE}' xmlns:xs='{XS_NAMESPACE}' xsi:type='xs:NMTOKENS'/>");
         assert_eq!(memory(plain, &typed), ATTRIBUTE_MEMORY + typed.len() as u64 * ITEM_MEMORY);
     }

@@ -118,11 +118,11 @@ impl Checking {
                 continue;
             }
             let (checks, types) = (self.checks.clone(), types.clone());
-            let (message_type, body) = (message_type.clone(), body.clone());
+            let (message_type, body, bytes) = (message_type.clone(), body.clone(), body.len());
             let check = move || checks.pass_judgement(&types.catalog, &message_type, &body);
             match tokio::runtime::Handle::try_current() {
                 // If the runtime is shutting down, the message is checked when it arrives.
-                Ok(_) => judgements.bodies.extend(self.room.run(check).await.ok()),
+                Ok(_) => judgements.bodies.extend(self.room.run(bytes, check).await.ok()),
                 Err(_) => judgements.bodies.push(check()),
             }
         }
@@ -130,11 +130,12 @@ impl Checking {
     }
 
     async fn compile(&self, definitions: &[Definition]) -> Option<CompiledSchemas> {
+        let bytes = BodyChecks::schema_bytes(definitions);
         let (checks, definitions) = (self.checks.clone(), definitions.to_vec());
         let compile = move || checks.compile_schemas(&definitions);
         match tokio::runtime::Handle::try_current() {
             // If the runtime is shutting down, no caller waits for the definitions.
-            Ok(_) => self.room.run(compile).await.ok(),
+            Ok(_) => self.room.run(bytes, compile).await.ok(),
             Err(_) => Some(compile()),
         }
     }

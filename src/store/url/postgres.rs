@@ -25,8 +25,9 @@ pub enum TlsMode {
 /// `postgres://user:password@host:port/database?parameters`, as libpq has it: the host may be a Unix socket's folder,
 /// encoded (`postgres://%2Fvar%2Frun%2Fpostgresql/shop`) or as a parameter (`postgres:///shop?host=/var/run/postgresql`).
 ///
-/// `sslmode`, `sslrootcert` (a file of PEM, or `system`, which is the default: the machine's authorities), `sslcert` and
-/// `sslkey` are libpq's; the parameters that are not Dialoq's go to the driver unchanged.
+/// `sslmode`, `sslrootcert` (a file of PEM, or `system`: the machine's authorities, which are the default where a certificate is verified),
+/// `sslcert` and `sslkey` are libpq's; the parameters that are not Dialoq's go to the driver unchanged. With `sslrootcert=system` the
+/// default of `sslmode` is `verify-full`, and less than `verify-ca` is refused.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
     /// The part for the driver. Holds the password.
@@ -107,7 +108,7 @@ impl PostgresUrl {
             server: ServerUrl::new(url),
         };
         let (mut certificate, mut key) = (None, None);
-        let mut is_verified_at_least = false;
+        let (mut is_verified_at_least, mut is_of_system, mut is_mode_given) = (false, false, false);
         for (name, value) in parameters(query) {
             let file = || {
                 decode(value).filter(|path| !path.is_empty()).map(PathBuf::from).ok_or_else(|| {
@@ -117,6 +118,7 @@ impl PostgresUrl {
             };
             match name {
                 "sslmode" => {
+                    is_mode_given = true;
                     parsed.tls = match value {
                         "disable" => TlsMode::Disable,
                         "prefer" => TlsMode::Prefer,
@@ -135,7 +137,7 @@ impl PostgresUrl {
                         }
                     }
                 }
-                "sslrootcert" if value == "system" => {}
+                "sslrootcert" if value == "system" => is_of_system = true,
                 "sslrootcert" => {
                     parsed.root_certificates = Some(file()?);
                     is_verified_at_least = true;
@@ -163,6 +165,14 @@ impl PostgresUrl {
         }
         if is_verified_at_least && parsed.tls == TlsMode::Require {
             parsed.tls = TlsMode::VerifyCa;
+        }
+        // Anybody has a certificate of some authority of the machine.
+        if is_of_system && !is_mode_given {
+            parsed.tls = TlsMode::VerifyFull;
+        }
+        if is_of_system && ![TlsMode::VerifyCa, TlsMode::VerifyFull].contains(&parsed.tls) {
+            let why = "sslrootcert=system asks for a certificate that is verified, and its sslmode for less; write sslmode=verify-full";
+            return Err(bad(url, why));
         }
         parsed.client_certificate = match (certificate, key) {
             (None, None) => None,
@@ -242,6 +252,21 @@ mod tests {
         assert_eq!(url.tls, TlsMode::VerifyCa);
         assert_eq!(url.root_certificates, Some(PathBuf::from("/ca.pem")));
         assert_eq!(url.client_certificate, Some((PathBuf::from("a"), PathBuf::from("b"))));
+    }
+
+    #[test]
+    fn the_authorities_of_the_machine_verify() {
+        assert_eq!(parsed("postgres://h/d?sslrootcert=system").tls, TlsMode::VerifyFull);
+        assert_eq!(parsed("postgres://h/d?sslmode=verify-ca&sslrootcert=system").tls, TlsMode::VerifyCa);
+        for weak in ["disable", "prefer", "require"] {
+            for url in [
+                format!("postgres://h/d?sslmode={weak}&sslrootcert=system"),
+                format!("postgres://h/d?sslrootcert=system&sslmode={weak}"),
+            ] {
+                let error = StoreUrl::parse(&url).unwrap_err();
+                assert!(error.message().contains("verify-full"), "{url}: {error}");
+            }
+        }
     }
 
     #[test]

@@ -74,9 +74,9 @@ impl Database {
             && let (Some(message_type), Some(body)) = (checked_type(&known, message_type), body)
         {
             let (checks, catalog) = (self.checks.clone(), known.catalog.clone());
-            let (message_type, body) = (message_type.clone(), body.clone());
+            let (message_type, body, bytes) = (message_type.clone(), body.clone(), body.len());
             let reach = move || Verdict::check(&checks, &catalog, &message_type, &body);
-            match self.check_room.run(reach).await {
+            match self.check_room.run(bytes, reach).await {
                 Ok(verdict) => context.judge(Arc::new(verdict), known.version),
                 Err(panicked) => {
                     tracing::error!(%panicked, "a body could not be checked; the server refuses its message")

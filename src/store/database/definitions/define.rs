@@ -36,8 +36,9 @@ impl Database {
         // Before the lock of the ids, which every SEND needs, and on a thread that may take seconds.
         let _schemas = match BodyChecks::have_schemas(definitions) {
             true => {
+                let bytes = BodyChecks::schema_bytes(definitions);
                 let (checks, definitions) = (self.checks.clone(), definitions.to_vec());
-                self.check_room.run(move || checks.compile_schemas(&definitions)).await.ok()
+                self.check_room.run(bytes, move || checks.compile_schemas(&definitions)).await.ok()
             }
             false => None,
         };

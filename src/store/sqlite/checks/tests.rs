@@ -200,6 +200,25 @@ async fn a_send_is_answered_while_another_body_is_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_and_schemas_of_some_kilobytes_pass_large_ones() {
+    let _limit = crate::testing::limit();
+    let (store, one, other) = opened(Location::Memory, schema(r#"{"type":"number"}"#)).await;
+    let full = store.engine.checking.room.without_room_for_long_ones();
+    let longest = "1".to_owned() + &" ".repeat(1 << 20);
+    let sending = {
+        let store = store.clone();
+        tokio::spawn(async move { store.submit(vec![send(one, "checked", &longest)]).await })
+    };
+    store.submit(vec![send(other, "checked", &large(true))]).await.unwrap();
+    alter_type(&store, schema(r#"{"maximum":5}"#)).await;
+    assert_eq!(receive(&store, "to").await.len(), 1);
+    assert!(!sending.is_finished());
+    drop(full);
+    sending.await.unwrap().unwrap();
+    assert_eq!(awaited(&store, "to").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_whose_type_was_altered_is_checked_again_in_the_background() {
     let _limit = crate::testing::limit();
     for location in [Location::Memory, Location::File(tempfile::tempdir().unwrap().keep().join("a.db"))] {
