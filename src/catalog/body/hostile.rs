@@ -529,7 +529,11 @@ fn rows_that_are_compared_one_by_one() {
         )
     };
     let rows = |count: usize| -> String {
-        (0..count).map(|row| format!("<n of='{row}' at='2026-01-01T{:02}:{:02}:{:02}Z'/>", row / 3600, row / 60 % 60, row % 60)).collect()
+        (0..count)
+            .map(|row| {
+                format!("<n of='{row}' at='2026-01-01T{:02}:{:02}:{:02}Z'/>", row / 3600, row / 60 % 60, row % 60)
+            })
+            .collect()
     };
     let body = |count: usize| format!("<r>{}</r>", rows(count));
     let (by_time, by_both) = ("<xs:field xpath='@at'/>", "<xs:field xpath='@of'/><xs:field xpath='@at'/>");
@@ -564,8 +568,11 @@ fn classes_in_classes() {
 #[test]
 fn many_patterns_that_repeat() {
     let schema = |count: usize| {
-        let patterns: String = (0..count).map(|number| format!("<xs:pattern value='(.*[a-z].{{180}}b)?.*{number}'/>")).collect();
-        format!("<xs:element name='r'><xs:simpleType><xs:restriction base='xs:string'>{patterns}</xs:restriction></xs:simpleType></xs:element>")
+        let patterns: String =
+            (0..count).map(|number| format!("<xs:pattern value='(.*[a-z].{{180}}b)?.*{number}'/>")).collect();
+        format!(
+            "<xs:element name='r'><xs:simpleType><xs:restriction base='xs:string'>{patterns}</xs:restriction></xs:simpleType></xs:element>"
+        )
     };
     let body = format!("<r>{}0</r>", "aé".repeat(10_000));
     assert_eq!(by_xsd(&schema(1), &body), Ok(()));

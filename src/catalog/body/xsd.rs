@@ -99,7 +99,7 @@ impl Collection {
         let counted = xml::count(text, |element| self.constraints(element))?;
         let parts = counted.parts;
         let steps = self.schemas.iter().map(|schema| schema.weights.steps(parts)).fold(0, u64::saturating_add);
-        // Where nobody waits for the check, some rows that are compared one by one cost nothing more.
+        // On a thread of its own, some rows that are compared one by one cost nothing more.
         let free = if effort == Effort::Full { MOST_FREE } else { 0 };
         let steps = steps.saturating_add(parts.alike.saturating_sub(free));
         if steps > effort.steps().min(limit) {
@@ -156,7 +156,10 @@ impl Collection {
         let items = if has_lists { parts.bytes.saturating_mul(ITEM_MEMORY) } else { 0 };
         let found =
             parts.found.saturating_mul(FOUND_MEMORY).saturating_add(parts.found_bytes.saturating_mul(FOUND_COPIES));
-        found.saturating_add(parts.attributes.saturating_mul(ATTRIBUTE_MEMORY)).saturating_add(items).saturating_add(references)
+        found
+            .saturating_add(parts.attributes.saturating_mul(ATTRIBUTE_MEMORY))
+            .saturating_add(items)
+            .saturating_add(references)
     }
 }
 

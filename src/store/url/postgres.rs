@@ -166,7 +166,7 @@ impl PostgresUrl {
         if is_verified_at_least && parsed.tls == TlsMode::Require {
             parsed.tls = TlsMode::VerifyCa;
         }
-        // Anybody has a certificate of some authority of the machine.
+        // An attacker too has a certificate of some authority of the machine.
         if is_of_system && !is_mode_given {
             parsed.tls = TlsMode::VerifyFull;
         }

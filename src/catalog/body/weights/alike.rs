@@ -37,7 +37,8 @@ impl<'d> Schema<'d> {
         let mut compared = Compared::new();
         for &node in self.elements.iter().filter(|node| ["element", "attribute"].contains(&self.kind(**node))) {
             let Some(name) = self.attribute(node, "name") else { continue };
-            let inside = || self.children(node).find(|child| ["simpleType", "complexType"].contains(&self.kind(*child)));
+            let inside =
+                || self.children(node).find(|child| ["simpleType", "complexType"].contains(&self.kind(*child)));
             let value = match self.attribute(node, "type") {
                 Some(named) => self.value_of_named(named, 0),
                 None => inside().map(|inside| self.value_of_type(inside, 0)).unwrap_or_default(),
