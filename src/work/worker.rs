@@ -108,7 +108,7 @@ impl Counters {
 pub struct WorkDone {
     /// Jobs completed.
     pub completed: u64,
-    /// Attempts that failed: an error, a panic, a body that does not decode.
+    /// Attempts that failed: an error, a panic, a body that does not decode, a commit that was refused for what the handler did.
     pub failed: u64,
     /// Jobs that were cancelled, or whose lease was over, while the handler ran; also those that a handler completed itself in
     /// a queue with `HISTORY = OFF`, which look the same.
@@ -338,7 +338,8 @@ impl RunningWorker {
         self.stop_in(None).await
     }
 
-    /// Stops, but gives handlers this long; then they are dropped, and their jobs are given back as failed attempts.
+    /// Stops, but gives handlers this long; then they are dropped, and their jobs are given back as failed attempts, leased ones
+    /// when the leases are over.
     pub async fn stop_within(self, patience: Duration) -> WorkDone {
         self.stop_in(Some(patience)).await
     }

@@ -234,6 +234,60 @@ async fn what_a_handler_does_in_its_transaction_is_committed_with_the_job() {
     assert_eq!(dead_jobs[0].last_error.as_deref(), Some("not this one"));
 }
 
+#[tokio::test]
+async fn a_commit_that_is_refused_is_a_failed_attempt_of_its_job() {
+    let _limit = limit();
+    for activated in [false, true] {
+        let broker = broker("WITH MAX_ATTEMPTS = 2, RETRY_DELAY_MS = 0").await;
+        broker.sql("create table parent (id integer primary key)", ()).await.unwrap();
+        let child = "create table child (id integer references parent (id) deferrable initially deferred)";
+        broker.sql(child, ()).await.unwrap();
+        for number in [1, 1, 1, 0_u32] {
+            broker.push_job(TASKS, &number).await.unwrap();
+        }
+        let worker = broker.worker(TASKS, async |context: dialoq::work::Context, number| {
+            let tx = context.tx.as_ref().expect("the worker runs in transactions");
+            // There is no parent 1.
+            let rows = if number == 1 { "insert into child values (1)" } else { "insert into parent values (2)" };
+            tx.sql(rows, ()).await.map(drop).map_err(|error| error.to_string())
+        });
+        let worker = worker.in_transactions();
+        let worker = if activated { worker.activated().start() } else { worker.start() };
+        finished(&worker, 7).await;
+        let done = worker.stop().await;
+        assert_eq!((done.completed, done.failed), (1, 6), "activated: {activated}");
+        assert_eq!(broker.jobs(&dead(), 9).await.unwrap().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_gives_way_to_another_is_no_failure_of_its_handler() {
+    let _limit = limit();
+    let broker = broker("").await;
+    broker.sql("create table counter (n)", ()).await.unwrap();
+    broker.sql("insert into counter values (0)", ()).await.unwrap();
+    broker.push_job(TASKS, &1).await.unwrap();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let counted = attempts.clone();
+    let worker = broker.worker(TASKS, move |context: dialoq::work::Context, _| {
+        let is_first = counted.fetch_add(1, SeqCst) == 0;
+        async move {
+            let tx = context.tx.as_ref().expect("the worker runs in transactions");
+            let next = || tx.query("update counter set n = n + 1 returning n", ());
+            next().await.map_err(|error| error.to_string())?;
+            if is_first {
+                context.broker.sql("update counter set n = 10", ()).await.map_err(|error| error.to_string())?;
+            }
+            next().await.map(drop).map_err(|error| error.to_string())
+        }
+    });
+    let worker = worker.in_transactions().start();
+    finished(&worker, 1).await;
+    let done = worker.stop().await;
+    assert_eq!((done.completed, done.failed, attempts.load(SeqCst)), (1, 0, 2));
+    assert_eq!(broker.finished_jobs(&JobFilter::default(), 9).await.unwrap()[0].attempts, 1);
+}
+
 /// A body that no one should decode.
 #[derive(Debug, serde::Serialize)]
 struct Bomb;
