@@ -1,6 +1,6 @@
 -- The shop of examples/ddl.rs, in Service Broker's own language.
 CREATE MESSAGE TYPE [//shop/PlaceOrder] VALIDATION = JSON;
-CREATE MESSAGE TYPE [//shop/OrderPlaced] VALIDATION = WELL_FORMED_XML;
+CREATE MESSAGE TYPE [//shop/OrderPlaced] VALIDATION = JSON;
 CREATE CONTRACT [//shop/Orders] (
     [//shop/PlaceOrder] SENT BY INITIATOR,
     [//shop/OrderPlaced] SENT BY TARGET

@@ -2,6 +2,8 @@
 //
 //     npm install pg
 //     DIALOQ_URL=postgres://me@host/shop node worker.mjs orders [--until-empty]
+//
+// The definitions are those of ../shop.sql or of the tutorial: `dialoq apply` makes them.
 import { randomUUID } from "node:crypto";
 import pg from "pg";
 
@@ -45,7 +47,7 @@ async function handle({ conversation_handle: handle, message_type_name: kind, me
     const text = (body ?? Buffer.of()).toString();
     if (text === '"poison"') throw new Error("this order cannot be done");
     console.log("order", text);
-    await work.query("SELECT dialoq.send($1, $2, $3)", [handle, "//shop/OrderPlaced", Buffer.from("<ok/>")]);
+    await work.query("SELECT dialoq.send($1, $2, $3)", [handle, "//shop/OrderPlaced", Buffer.from('{"number":7}')]);
   }
   await work.query("SELECT dialoq.end_conversation($1)", [handle]);
 }

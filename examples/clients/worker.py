@@ -2,6 +2,8 @@
 
     pip install 'psycopg[binary]'
     DIALOQ_URL=postgres://me@host/shop python worker.py orders [--until-empty]
+
+The definitions are those of ../shop.sql or of the tutorial: `dialoq apply` makes them.
 """
 import os, sys, uuid
 import psycopg
@@ -45,7 +47,7 @@ def handle_message(work, handle, kind, body):
     if text == '"poison"':
         raise ValueError("this order cannot be done")
     print("order", text, flush=True)
-    work.execute("SELECT dialoq.send(%s, %s, %s)", [handle, "//shop/OrderPlaced", b"<ok/>"])
+    work.execute("SELECT dialoq.send(%s, %s, %s)", [handle, "//shop/OrderPlaced", b'{"number":7}'])
     work.execute("SELECT dialoq.end_conversation(%s)", [handle])
 
 main(sys.argv[1], "--until-empty" in sys.argv)
