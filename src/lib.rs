@@ -56,7 +56,7 @@
 //! |---|---|
 //! | *message type* | a name and what a body must look like; [`MessageType`] adds the Rust type of the body |
 //! | *contract* | which message types a conversation may carry, and which side may send each |
-//! | *queue* | where messages wait; a table that any SQLite client can read |
+//! | *queue* | where messages wait; the view `queue_messages` shows them to any SQLite client |
 //! | *service* | the name that is addressed: a queue, and the contracts it accepts |
 //! | *conversation* | two endpoints, one per side, each with its own [`ConversationHandle`], level, timer and lifetime |
 //! | *conversation group* | conversations of one side that belong together: what RECEIVE takes from and locks; [`GroupId`] |

@@ -7,8 +7,10 @@ use clap::Args;
 use dialoq::status::PATIENCE;
 use std::time::Duration;
 
-/// Find the usual faults, with advice: queues that are off, schemas that this version refuses, quarantined groups, conversations that
-/// are never ended, messages that no caller receives or that cannot be delivered.
+/// Find the usual faults, with advice: a broker or queues that are off, schemas that this version refuses, quarantined groups, dead letters,
+/// conversations that are never ended, messages that no caller receives or that cannot be delivered.
+///
+/// Work queues are not looked at: `dialoq work list` is for them.
 ///
 /// Nothing is changed or locked; it also works while another process owns the file. Ends with exit code 3 if there is a
 /// finding.

@@ -8,8 +8,8 @@ use serde_json::json;
 
 /// Print the definitions as statements that `apply` understands.
 ///
-/// Applied to an empty database, what it prints makes the same message types, contracts, queues, services and broker
-/// priorities again. Messages and conversations are not part of it. Works while another process runs the broker.
+/// Applied to an empty database, what it prints makes the same definitions again, those of work queues and work schedules too.
+/// Messages, conversations and jobs are not part of it. Works while another process runs the broker.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

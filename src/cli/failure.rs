@@ -130,11 +130,17 @@ fn refusal(error: &Error, as_json: bool, excerpt: &str) -> String {
         Some(position) if excerpt.is_empty() => text.push_str(&format!(" ({position})")),
         _ => text.push_str(excerpt),
     }
-    let cause = error.source().map(ToString::to_string).filter(|cause| !error.message().contains(cause));
+    let cause = error.source().map(ToString::to_string);
+    let cause = cause.filter(|cause| !error.message().contains(cause) && !is_refusal_of_ours(error, cause));
     if let Some(cause) = cause {
         text.push_str(&format!("\n  caused by: {}", printable(&cause)));
     }
     text
+}
+
+/// Whether the cause is a verb's own refusal on PostgreSQL: the message again, and the lines of SQL that it went through.
+fn is_refusal_of_ours(error: &Error, cause: &str) -> bool {
+    cause.contains(error.message()) && cause.contains(&format!("dialoq {}", error.code()))
 }
 
 impl From<Error> for Failure {
@@ -155,5 +161,15 @@ mod tests {
         let object: serde_json::Value = serde_json::from_str(&refusal(&error, true, "")).unwrap();
         assert_eq!(object["error"]["code"], 60004);
         assert_eq!(object["error"]["line"], 3);
+    }
+
+    #[test]
+    fn a_refusal_of_a_server_is_said_once() {
+        let because =
+            |cause: &str| Error::new(Code::QUEUE_DISABLED, "queue 'q' is off").caused_by(io::Error::other(cause));
+        let ours = because("ERROR: queue 'q' is off\nDETAIL: dialoq 9617 (SQLSTATE SB617); where: PL/pgSQL function x");
+        assert_eq!(refusal(&ours, false, ""), "error[9617]: queue 'q' is off");
+        let other = because("ERROR: relation 'q' does not exist");
+        assert!(refusal(&other, false, "").ends_with("caused by: ERROR: relation 'q' does not exist"));
     }
 }

@@ -78,7 +78,8 @@ Exit codes:
   3    receive, peek, purge, dead and others: there is none (in time), standard output is empty;
        doctor: there is a finding
   4    send: committed, but the broker has refused messages; the output says which and why
-  5    send: committed, but messages wait for what looks like a mistake, such as a service that does not exist
+  5    send: committed, but messages wait for what looks like a mistake, such as a service that
+       does not exist
   6    a change of many was previewed and not confirmed
   130  interrupted by ctrl-C: what was reported is done, nothing else is
 

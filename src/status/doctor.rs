@@ -18,11 +18,15 @@ pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 const MEND_SCHEMA: &str = "`dialoq dump` prints it; ALTER MESSAGE TYPE with a mended one (XML: CREATE XML SCHEMA COLLECTION under another name first)";
 
+const MEND_BROKER: &str = "`echo 'ALTER DATABASE CURRENT SET ENABLE_BROKER' | dialoq apply -` delivers what waits";
+
 /// The kind of finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
+    /// The broker is disabled, so no message is delivered: DISABLE_BROKER.
+    BrokerDisabled,
     /// The other side has ended, or the conversation broke, and this side never ENDs: the classic leak.
     NeverEnded,
     /// Conversations without LIFETIME stay open for ever if either side forgets them.
@@ -47,9 +51,9 @@ pub enum FindingKind {
 pub struct Finding {
     /// The kind of finding.
     pub kind: FindingKind,
-    /// The service, queue, message type or XML schema collection it is about.
+    /// The service, queue, message type or XML schema collection it is about; `broker` if it is the broker itself.
     pub subject: String,
-    /// How many conversations, messages, groups or message types.
+    /// How many conversations, messages, groups or message types; 1 if it is the broker itself.
     pub amount: u64,
     /// Since when, for the oldest of them; `None` if there are none. Serializes as UTC text with milliseconds.
     pub since: Option<Timestamp>,
@@ -66,8 +70,9 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: disabled queues, schemas that are refused, quarantined groups, dead letters, conversations that
-    /// were never ended, messages that no caller receives or that cannot be delivered. Faults younger than [`PATIENCE`] do not count.
+    /// Finds the usual faults, worst first: a disabled broker, disabled queues, schemas that are refused, quarantined groups, dead letters,
+    /// conversations that were never ended, messages that no caller receives or that cannot be delivered. Faults younger than [`PATIENCE`] do
+    /// not count. Work queues are not looked at: see [`Broker::work_queues`] and [`Broker::jobs`].
     /// Every schema is compiled, on a thread for blocking work, which takes a second for megabytes.
     ///
     /// # Errors
@@ -85,6 +90,9 @@ impl Broker {
         let before = now.0.saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX));
         let texts = &self.shared_store().texts().doctor;
         let mut findings = Vec::new();
+        if !self.catalog().settings.is_broker_enabled {
+            findings.push(disabled_broker());
+        }
         for (kind, text, is_timed) in [
             (FindingKind::DisabledQueue, texts.disabled_queues, false),
             (FindingKind::Quarantined, texts.quarantined, false),
@@ -134,6 +142,18 @@ impl Broker {
         };
         finding.what = format!("{}; it is off{since} {by}", finding.what);
         finding.advice = advice;
+    }
+}
+
+/// The definitions do not say since when.
+fn disabled_broker() -> Finding {
+    Finding {
+        kind: FindingKind::BrokerDisabled,
+        subject: "broker".to_owned(),
+        amount: 1,
+        since: None,
+        what: "the broker is disabled, so no message is delivered".to_owned(),
+        advice: MEND_BROKER.to_owned(),
     }
 }
 
@@ -229,6 +249,7 @@ fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
                  `dialoq dead purge`"
             ),
         ),
+        FindingKind::BrokerDisabled => (format!("{subject} is disabled"), MEND_BROKER.to_owned()),
         FindingKind::RefusedSchema => (format!("the schema of '{subject}' is not usable"), MEND_SCHEMA.to_owned()),
         FindingKind::Quarantined => (
             format!(

@@ -568,10 +568,11 @@ impl Broker {
     async fn explain_work_queue(&self, name: &str) -> Result<Explanation> {
         let mut reasons = Reasons::default();
         let queues = self.work_queues().await?;
+        let limits = self.work_limits(name);
         let summary = match queues.into_iter().find(|queue| queue.name == name) {
             None => format!("work queue '{name}'"),
             Some(queue) => {
-                work_reasons(&queue, &mut reasons);
+                work_reasons(&queue, !limits.is_empty(), &mut reasons);
                 format!(
                     "work queue '{name}' has {} ready, {} taken and {} scheduled",
                     jobs(queue.ready),
@@ -580,19 +581,27 @@ impl Broker {
                 )
             }
         };
-        let catalog = self.catalog();
-        if let Some(settings) = catalog.work_queue(name).map(|queue| &queue.settings) {
-            use crate::protocol::definition::WorkNumber as N;
-            let limits = [N::MaxTaken, N::MaxTakenPerKey, N::RateJobs, N::KeyRateJobs];
-            let limits = limits
-                .into_iter()
-                .filter_map(|number| Some(format!("{} = {}", number.word(), settings.limit(number)?)));
-            let limits = limits.collect::<Vec<_>>().join(", ");
-            if !limits.is_empty() {
-                reasons.notes(ReasonKind::Limited, format!("it has limits: {limits}"), "");
-            }
+        for limit in limits {
+            reasons.notes(ReasonKind::Limited, limit, "");
         }
         Ok(reasons.of(SubjectKind::WorkQueue, name.to_owned(), summary))
+    }
+
+    /// What can keep a ready job of a work queue from being taken, as its definition says.
+    fn work_limits(&self, name: &str) -> Vec<String> {
+        use crate::protocol::definition::{WorkNumber as N, WorkOrder};
+        let catalog = self.catalog();
+        let Some(settings) = catalog.work_queue(name).map(|queue| &queue.settings) else { return Vec::new() };
+        let numbers = [N::MaxTaken, N::MaxTakenPerKey, N::RateJobs, N::KeyRateJobs].into_iter();
+        let numbers = numbers.filter_map(|number| Some(format!("{} = {}", number.word(), settings.limit(number)?)));
+        let numbers = numbers.collect::<Vec<_>>().join(", ");
+        let numbers = (!numbers.is_empty()).then(|| format!("it has limits: {numbers}"));
+        let order = (settings.order == WorkOrder::FifoStrict).then(|| {
+            "its ORDER is FIFO_STRICT: a job waits for those of its key that were pushed before it, also while one of them is \
+             taken or waits for its next attempt; jobs without a key are one line"
+                .to_owned()
+        });
+        numbers.into_iter().chain(order).collect()
     }
 }
 
@@ -633,7 +642,7 @@ fn off_reason(queue: &QueueStatus, reasons: &mut Reasons) {
     reasons.blocks(ReasonKind::QueueOff, format!("queue '{}' is off{why}", queue.name), advice);
 }
 
-fn work_reasons(queue: &WorkQueueStatus, reasons: &mut Reasons) {
+fn work_reasons(queue: &WorkQueueStatus, has_limits: bool, reasons: &mut Reasons) {
     let name = shell_word(&queue.name);
     if !queue.is_enabled {
         reasons.blocks(ReasonKind::Paused, "it is paused", format!("`dialoq work resume {name}`"));
@@ -657,7 +666,10 @@ fn work_reasons(queue: &WorkQueueStatus, reasons: &mut Reasons) {
         (ready, 0) if queue.is_enabled => reasons.notes(
             ReasonKind::NoReader,
             format!("{} ready and none is taken", of_jobs(ready, "is", "are")),
-            format!("see that a reader runs, such as `dialoq work run {name} --exec PROGRAM`"),
+            format!(
+                "{}see that a reader runs, such as `dialoq work run {name} --exec PROGRAM`",
+                if has_limits { "unless what follows holds them up, " } else { "" }
+            ),
         ),
         (ready, taken) => {
             reasons.notes(

@@ -115,6 +115,18 @@ fn the_output_of_a_program_is_the_result_byte_by_byte() {
     }
 }
 
+/// `dialoq explain` says that this list shows when.
+#[test]
+fn the_list_says_when_a_scheduled_job_is_due() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    shop.ok(&["work", "push", "emails", "later", "--after", "90m"]);
+    let explained = shop.ok(&["explain", "emails"]);
+    assert!(explained.contains("`dialoq work list emails --state scheduled` shows when"), "{explained}");
+    let list = shop.ok(&["work", "list", "emails", "--state", "scheduled"]);
+    assert!(list.contains("scheduled, due in 1 h 29 min"), "{list}");
+}
+
 #[test]
 fn a_redrive_of_another_state_and_a_misspelled_queue_are_refused() {
     let _limit = crate::limit();

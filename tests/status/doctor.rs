@@ -64,6 +64,16 @@ pub(crate) async fn disabled_queues_and_their_waiting_messages_are_named(store: 
     assert_eq!(broker.doctor().await.unwrap(), []);
 }
 
+/// A disabled broker was no finding: its messages were, once they had waited for five minutes.
+pub(crate) async fn a_disabled_broker_is_named(store: Store) {
+    let broker = broker(store).await;
+    broker.execute("ALTER DATABASE CURRENT SET DISABLE_BROKER").await.unwrap();
+    let finding = only(&broker, FindingKind::BrokerDisabled, "broker", 1).await;
+    assert!(finding.advice.contains("ENABLE_BROKER"), "{finding}");
+    broker.execute("ALTER DATABASE CURRENT SET ENABLE_BROKER").await.unwrap();
+    assert_eq!(broker.doctor().await.unwrap(), []);
+}
+
 pub(crate) async fn undelivered_messages_come_with_their_status(store: Store) {
     let broker = broker(store).await;
     let dialog = broker.begin_dialog("client", "nowhere").lifetime(100 * HOUR).await.unwrap();

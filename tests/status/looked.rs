@@ -219,6 +219,20 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
     let found = broker.explain("jobs").await.unwrap();
     assert_eq!((found.kind, found.reasons[0].kind), (SubjectKind::WorkQueue, ReasonKind::Paused));
     assert!(found.reasons.iter().any(|reason| reason.what.contains("RATE_JOBS = 5")), "{found:?}");
+    // The job that failed holds the other one up; a reader would not help.
+    broker.execute("CREATE WORK QUEUE line WITH ORDER = FIFO_STRICT, RETRY_DELAY_MS = 60000").await.unwrap();
+    for body in ["first", "second"] {
+        broker.push_job("line", body).await.unwrap();
+    }
+    let first = broker.take_jobs("line").await.unwrap().remove(0);
+    broker.fail_job(&first, "no").await.unwrap();
+    assert!(broker.take_jobs("line").await.unwrap().is_empty());
+    let found = broker.explain("line").await.unwrap();
+    let strict =
+        |reason: &dialoq::status::Reason| reason.kind == ReasonKind::Limited && reason.what.contains("FIFO_STRICT");
+    assert!(found.reasons.iter().any(strict), "{found:?}");
+    let no_reader = found.reasons.iter().find(|reason| reason.kind == ReasonKind::NoReader).unwrap();
+    assert!(no_reader.advice.starts_with("unless"), "{found:?}");
     for _ in 0..5 {
         let tx = broker.begin().await.unwrap();
         assert!(tx.receive("work").await.unwrap().is_some());

@@ -60,7 +60,7 @@ impl List {
                 job.job.to_string(),
                 printable(&job.queue).into_owned(),
                 printable(&job.job_type).into_owned(),
-                job.state.clone(),
+                state(job, now),
                 job.attempts.to_string(),
                 span(now.since(job.pushed_at)),
                 printable(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
@@ -69,6 +69,14 @@ impl List {
         };
         // In a narrow terminal first the reader goes, then the type, the attempts and the queue.
         output.text(&fitting_with_text(&headings, &[6, 2, 4, 1], jobs.iter().map(row).collect()).to_string())
+    }
+}
+
+/// The state; of a scheduled job also when it is due.
+fn state(job: &JobStatus, now: Timestamp) -> String {
+    match job.due_at.filter(|_| job.state == "scheduled") {
+        Some(due) => format!("{}, due in {}", job.state, span(due.since(now))),
+        None => job.state.clone(),
     }
 }
 
