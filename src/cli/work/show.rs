@@ -67,8 +67,8 @@ impl List {
                 note(job),
             ]
         };
-        // In a narrow terminal first the reader goes, then the type, the attempts and the queue.
-        output.text(&fitting_with_text(&headings, &[6, 2, 4, 1], jobs.iter().map(row).collect()).to_string())
+        // In a narrow terminal first the reader goes, then the type, the attempts, the queue and the age.
+        output.text(&fitting_with_text(&headings, &[6, 2, 4, 1, 5], jobs.iter().map(row).collect()).to_string())
     }
 }
 
