@@ -352,7 +352,8 @@ impl Driver {
                 Ok(()) => {}
                 Err(Shortfall::PlacesTaken) => {
                     tracing::debug!(queue = %self.queue, missing, "other processes run the readers that the limit allows");
-                    self.monitor.places_taken(missing, self.running(), now);
+                    let is_notified = self.store.activity().tells_of_places();
+                    self.monitor.places_taken(missing, self.running(), is_notified, now);
                     decision = self.monitor.check(&settings, &facts, self.running(), now);
                 }
                 Err(Shortfall::Failed(why)) => {

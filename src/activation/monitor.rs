@@ -16,6 +16,10 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// needs several round trips to pass a place on.
 pub(super) const PASS_ON: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
+/// After how long a place is asked for again where nothing tells that another process has freed it. Less than the longest pause of
+/// [`PASS_ON`]: a process that asked each five seconds got the place only if it was free at that moment.
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(500);
+
 /// The state of a queue monitor; the names of `dm_broker_queue_monitors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(super) enum MonitorState {
@@ -302,12 +306,12 @@ impl Monitor {
     }
 
     /// Readers of other processes hold the places that so many of the launches just decided needed. They are tried
-    /// again when one becomes free or the limit is raised, and in 5 s.
-    pub(super) fn places_taken(&mut self, launches: usize, running: Running, now: Timestamp) {
+    /// again when one becomes free or the limit is raised, and in 5 s; `is_notified`: whether the store tells when one becomes free.
+    pub(super) fn places_taken(&mut self, launches: usize, running: Running, is_notified: bool, now: Timestamp) {
         self.counters.tasks_started -= launches as u64;
         self.counters.task_limit_reached += 1;
         self.refused = true;
-        self.full_until = Some(now.after(CHECK_INTERVAL));
+        self.full_until = Some(now.after(if is_notified { CHECK_INTERVAL } else { ASK_AGAIN }));
         if running.starting == 0 {
             self.last_activated = self.activated_before;
         }

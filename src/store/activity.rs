@@ -20,6 +20,8 @@ pub struct ActivityBoard {
     definitions: Arc<Notify>,
     monitors: MonitorBoard,
     sleepers: Arc<Sleepers>,
+    /// The store does not tell when another process frees the place of a reader.
+    hides_free_places: AtomicBool,
 }
 
 /// The sessions that sleep until a signal, on any queue and for any messages.
@@ -44,8 +46,9 @@ const LEAST_PRUNED: usize = 1024;
 
 impl Default for ActivityBoard {
     fn default() -> Self {
-        let (queues, definitions, monitors, sleepers) = Default::default();
-        Self { queues, prune_at: AtomicUsize::new(LEAST_PRUNED), definitions, monitors, sleepers }
+        let (queues, definitions, monitors, sleepers, hides_free_places) = Default::default();
+        let prune_at = AtomicUsize::new(LEAST_PRUNED);
+        Self { queues, prune_at, definitions, monitors, sleepers, hides_free_places }
     }
 }
 
@@ -119,6 +122,16 @@ impl ActivityBoard {
     /// The store: waits until another session goes to sleep.
     pub async fn receiver_sleeps(&self) {
         self.sleepers.came.notified().await;
+    }
+
+    /// The store: whether it tells when another process frees the place of a reader (`place_freed`). It does unless this says otherwise.
+    pub(crate) fn tell_of_places(&self, tells: bool) {
+        self.hides_free_places.store(!tells, SeqCst);
+    }
+
+    /// Whether the store tells when another process frees the place of a reader.
+    pub(crate) fn tells_of_places(&self) -> bool {
+        !self.hides_free_places.load(SeqCst)
     }
 
     /// The rows that this process's queue monitors publish.

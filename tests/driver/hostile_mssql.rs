@@ -2,6 +2,7 @@
 
 use crate::enlisting_mssql::{connect, dialog, on, on_url};
 use crate::garbage_mssql::routines;
+use crate::jobs_locks_mssql::{SHORTAGES, tells_of};
 use crate::rights_mssql::is_relative;
 use crate::servers::{Database, Store, limit};
 use dialoq::mssql::Client;
@@ -199,6 +200,44 @@ pub(crate) fn a_row_that_fails_keeps_nothing_else_from_being_done(store: Store) 
         tick_until(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE delivery_class = 2", 1).await;
         let failures = "SELECT MAX(failures) FROM dialoq.tick_failure";
         assert!(count(&mut client, failures).await >= 1);
+    });
+}
+
+/// Nor does one whose failure cannot be written down, in any tick.
+pub(crate) fn a_row_whose_failure_cannot_be_noted_keeps_nothing_else_from_being_done(store: Store) {
+    limit::allow(5);
+    on(store, |broker, mut client| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let (bad, good) = (dialog(&broker).await, dialog(&broker).await);
+        // No tick of its own.
+        broker.close().await.unwrap();
+        for shortage in SHORTAGES {
+            for (dialog, due) in [(bad, "2001-01-01"), (good, "2001-01-02")] {
+                let due = format!(
+                    "UPDATE dialoq.conversation_endpoint SET dialog_timer = '{due}', due_at = '{due}'
+                     WHERE conversation_handle = '{}'",
+                    dialog.0
+                );
+                run(&mut client, &due).await;
+            }
+            let job = "DELETE FROM dialoq.queue_message; DELETE FROM dialoq.job; EXEC dialoq.push_job N'w', @delay_ms = 3600000;
+                UPDATE dialoq.job SET due_at = '2001-01-01'";
+            run(&mut client, job).await;
+            let trigger = format!(
+                "CREATE TRIGGER dialoq.shortage ON dialoq.conversation_endpoint AFTER UPDATE AS
+                 IF EXISTS (SELECT 1 FROM inserted AS i WHERE i.conversation_handle = '{}') {shortage}",
+                bad.0
+            );
+            run(&mut client, &trigger).await;
+            for _ in 0..2 {
+                tells_of(&mut client, "no space is left").await;
+            }
+            let fired = "SELECT COUNT(*) FROM dialoq.queue_message WHERE delivery_class = 2";
+            assert_eq!(count(&mut client, fired).await, 1, "{shortage}");
+            assert_eq!(count(&mut client, "SELECT COUNT(*) FROM dialoq.job WHERE state = 1").await, 1, "{shortage}");
+            run(&mut client, "DROP TRIGGER dialoq.shortage; EXEC dialoq.tick").await;
+            assert_eq!(count(&mut client, fired).await, 2, "{shortage}");
+        }
     });
 }
 

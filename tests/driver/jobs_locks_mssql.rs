@@ -4,6 +4,7 @@ use crate::enlisting_mssql::{connect, on, on_url};
 use crate::hostile_mssql::{number, run};
 use crate::jobs_mssql::{DEAD, claim, one, rows, take, with_a_job};
 use crate::servers::{Database, Store};
+use dialoq::mssql::Client;
 use dialoq::{Act, Broker};
 use std::time::Duration;
 
@@ -79,15 +80,63 @@ pub(crate) fn no_job_is_dead_because_the_server_lacks_something(store: Store) {
             IF EXISTS (SELECT 1 FROM inserted AS i WHERE i.failed_at IS NOT NULL)
                 RAISERROR (N'no space is left', 17, 1) END";
         run(&mut client, shortage).await;
+        broker.close().await.unwrap();
         for _ in 0..3 {
-            assert_ne!(number(&mut client, "EXEC dialoq.tick").await, 0, "tick says that the server lacks something");
+            tells_of(&mut client, "no space is left").await;
         }
         run(&mut client, "DROP TRIGGER dialoq.shortage").await;
         let dead = one(&mut client, "SELECT COUNT(*) FROM dialoq.job WHERE state = 3 OR last_error IS NOT NULL").await;
         assert_eq!(dead.get::<i32, _>(0), Some(0));
         run(&mut client, "EXEC dialoq.tick").await;
-        let again: Vec<u16> = [take(&broker).await, take(&broker).await].iter().map(|jobs| jobs[0].attempt).collect();
-        assert_eq!(again, [2, 2]);
+        let again = rows(&mut client, "EXEC dialoq.take_jobs N'w', 9").await;
+        assert_eq!(again.iter().map(|job| job.get("attempt")).collect::<Vec<_>>(), [Some(2), Some(2)]);
+    });
+}
+
+/// Runs tick, which tells of that failure.
+pub(crate) async fn tells_of(client: &mut Client, failure: &str) {
+    let answer = one(client, "EXEC dialoq.tick").await;
+    let said = answer.get::<&str, _>("failure");
+    assert!(said.is_some_and(|said| said.contains(failure)), "tick says {said:?}");
+}
+
+/// How a trigger says that the server lacks something. The second leaves the transaction unusable.
+pub(crate) const SHORTAGES: [&str; 2] =
+    ["RAISERROR (N'no space is left', 17, 1)", "BEGIN SET XACT_ABORT ON; THROW 51205, N'no space is left', 1; END"];
+
+/// One job lacks something in every tick. Others fall due after it, and the rest of what tick does is done too.
+pub(crate) fn a_lasting_shortage_of_one_job_keeps_nothing_else_from_being_done(store: Store) {
+    on(store, |broker, mut client| async move {
+        broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
+        let client = &mut client;
+        broker.push_job("w", "x").unique_within("u", Duration::from_millis(1)).await.unwrap();
+        assert_eq!(take(&broker).await.len(), 1);
+        broker.close().await.unwrap();
+        for shortage in SHORTAGES {
+            for job_type in ["bad", "good"] {
+                run(client, &format!("EXEC dialoq.push_job N'w', N'{job_type}', @delay_ms = 3600000")).await;
+            }
+            let due =
+                "UPDATE dialoq.job SET due_at = CASE job_type WHEN N'bad' THEN '2001-01-01' ELSE '2001-01-02' END;
+                UPDATE dialoq.unique_job SET until_at = '2001-01-01'";
+            run(client, due).await;
+            let trigger = format!(
+                "CREATE TRIGGER dialoq.shortage ON dialoq.job AFTER UPDATE AS
+                 IF EXISTS (SELECT 1 FROM inserted AS i WHERE i.job_type = N'bad') {shortage}"
+            );
+            run(client, &trigger).await;
+            for _ in 0..2 {
+                tells_of(client, "no space is left").await;
+            }
+            let done = rows(client, "EXEC dialoq.take_jobs N'w', 9").await;
+            let types: Vec<&str> = done.iter().map(|job| job.get("job_type").unwrap()).collect();
+            assert_eq!(types, ["good"], "{shortage}");
+            let names = one(client, "SELECT COUNT(*) FROM dialoq.unique_job").await;
+            assert_eq!(names.get::<i32, _>(0), Some(0), "{shortage}");
+            run(client, "DROP TRIGGER dialoq.shortage").await;
+            run(client, "EXEC dialoq.tick").await;
+            assert_eq!(rows(client, "EXEC dialoq.take_jobs N'w', 9").await.len(), 1, "{shortage}");
+        }
     });
 }
 

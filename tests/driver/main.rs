@@ -224,6 +224,7 @@ fn main() -> ExitCode {
             sends_into_a_held_group_add_one_row;
         Mssql hostile_mssql: an_invalid_verdict_is_refused_at_once
             a_row_that_fails_keeps_nothing_else_from_being_done ids_that_are_in_use_are_refused
+            a_row_whose_failure_cannot_be_noted_keeps_nothing_else_from_being_done
             session_settings_do_not_affect_verbs tick_is_not_called_in_a_transaction
             rollbacks_that_are_made_up_are_not_counted names_are_compared_to_their_last_space
             a_schema_of_another_owner_is_not_trusted a_transaction_that_can_only_be_rolled_back_takes_no_verb
@@ -239,7 +240,8 @@ fn main() -> ExitCode {
             a_conversation_of_a_dropped_service_is_not_found a_recheck_is_done_although_the_clock_was_set_back
             a_tick_reads_a_part_of_very_many_requests a_message_to_a_side_that_is_erased_meanwhile_does_not_stay;
         Mssql rollbacks_mssql: the_rollback_of_a_group_that_another_receiver_has_counts_when_that_has_ended
-            rollbacks_that_are_counted_at_once_turn_a_queue_off a_rollback_that_tick_cannot_count_is_counted_later;
+            rollbacks_that_are_counted_at_once_turn_a_queue_off a_rollback_that_tick_cannot_count_is_counted_later
+            a_repeated_step_of_tick_waits_as_before;
         Mssql jobs_mssql: a_job_of_an_enlisted_transaction_comes_back_uncounted a_job_that_a_transaction_cancels_is_passed_over
             a_state_that_was_seen_counts_without_a_token plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_claim_whose_answer_was_lost_goes_back jobs_pushed_into_a_queue_while_it_is_dropped_go_too
@@ -247,6 +249,7 @@ fn main() -> ExitCode {
         Mssql jobs_locks_mssql: a_unique_key_of_a_job_that_is_there_is_answered_at_once
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
             one_damaged_job_of_a_dead_process_keeps_no_other no_job_is_dead_because_the_server_lacks_something
+            a_lasting_shortage_of_one_job_keeps_nothing_else_from_being_done
             a_job_that_another_session_changes_is_not_overtaken a_report_does_not_wait_for_a_push_of_its_name ticks_at_once_refuse_none_of_each_other
             a_take_that_has_waited_goes_by_the_settings_of_now a_refusal_with_xact_abort_ends_the_transaction;
         Mssql schedules: many_processes_fire_each_time_once a_process_that_leaves_takes_no_time_with_it;

@@ -1,7 +1,8 @@
 //! Rollbacks of transactions that received, on SQL Server, where the locks of a transaction end before its rollback is counted.
 
 use crate::enlisting_mssql::{connect, dialog, on_url};
-use crate::hostile_mssql::{number, run};
+use crate::hostile_mssql::run;
+use crate::jobs_locks_mssql::{SHORTAGES, tells_of};
 use crate::jobs_mssql::one;
 use crate::servers::Store;
 use crate::stage::SOON;
@@ -117,19 +118,60 @@ pub(crate) fn a_rollback_that_tick_cannot_count_is_counted_later(store: Store) {
     on_url(store, |broker, mut client, url| async move {
         let handle = dialog(&broker).await;
         broker.send(handle, "//t/Word", "a").await.unwrap();
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
         // No tick of its own counts.
         broker.close().await.unwrap();
         let mut other = connect(&url).await;
         run(&mut client, RECEIVE).await;
         note(&mut other, 1).await;
         run(&mut client, "ROLLBACK").await;
-        let shortage = "CREATE TRIGGER dialoq.shortage ON dialoq.queue_rollback AFTER INSERT AS RAISERROR (N'no space is left', 17, 1)";
-        run(&mut other, shortage).await;
-        assert_ne!(number(&mut client, "EXEC dialoq.tick").await, 0, "tick says that the server lacks something");
-        assert_eq!(counted(&mut client).await.1, 1, "and keeps the record");
-        run(&mut other, "DROP TRIGGER dialoq.shortage").await;
+        // What falls due by itself is done meanwhile.
+        run(&mut client, "EXEC dialoq.push_job N'w', @delay_ms = 3600000; UPDATE dialoq.job SET due_at = '2001-01-01'")
+            .await;
+        for shortage in SHORTAGES {
+            let trigger = format!("CREATE TRIGGER dialoq.shortage ON dialoq.queue_rollback AFTER INSERT AS {shortage}");
+            run(&mut other, &trigger).await;
+            tells_of(&mut client, "no space is left").await;
+            assert_eq!(counted(&mut client).await.1, 1, "tick keeps the record: {shortage}");
+            run(&mut other, "DROP TRIGGER dialoq.shortage").await;
+        }
+        let ready = one(&mut client, "SELECT COUNT(*) FROM dialoq.job WHERE state = 1").await;
+        assert_eq!(ready.get::<i32, _>(0), Some(1));
         run(&mut client, "EXEC dialoq.tick").await;
         let rollbacks = one(&mut client, "SELECT COUNT(*) FROM dialoq.queue_rollback").await;
         assert_eq!((rollbacks.get::<i32, _>(0), counted(&mut client).await.1), (Some(1), 0));
+    });
+}
+
+/// A step that is repeated because a later one left the transaction unusable waits for rows as it did before.
+pub(crate) fn a_repeated_step_of_tick_waits_as_before(store: Store) {
+    on_url(store, |broker, mut client, _| async move {
+        let timer = dialog(&broker).await;
+        broker.close().await.unwrap();
+        let plan = format!(
+            "UPDATE dialoq.conversation_endpoint SET dialog_timer = '2001-01-02', due_at = '2001-01-02'
+             WHERE conversation_handle = '{}';
+             INSERT dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
+             SELECT NEWID(), NEWID(), q.queue_id, SYSUTCDATETIME()
+             FROM dialoq.service_queue AS q WHERE q.name IN (N'asker', N'server') ORDER BY q.name",
+            timer.0
+        );
+        run(&mut client, &plan).await;
+        // After the first rollback, which meets an error that passes, tick waits for no row; the second one ends the transaction.
+        let first = "CREATE TRIGGER dialoq.shortage ON dialoq.queue_rollback AFTER INSERT AS
+            IF EXISTS (
+                SELECT 1 FROM inserted AS i JOIN dialoq.service_queue AS q ON q.queue_id = i.queue_id WHERE q.name = N'asker')
+                RAISERROR (N'no space is left', 17, 1);
+            ELSE BEGIN SET XACT_ABORT ON; THROW 60000, N'it cannot be counted', 1; END";
+        let waits = "CREATE TRIGGER dialoq.waits ON dialoq.queue_message AFTER INSERT AS
+            IF @@LOCK_TIMEOUT = 0 RAISERROR (N'it waits for no row', 16, 1)";
+        for trigger in [first, waits] {
+            run(&mut client, trigger).await;
+        }
+        tells_of(&mut client, "no space is left").await;
+        let failed = one(&mut client, "SELECT COUNT(*) FROM dialoq.tick_failure WHERE endpoint_id > 0").await;
+        let fired = one(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE delivery_class = 2").await;
+        assert_eq!((failed.get::<i32, _>(0), fired.get::<i32, _>(0)), (Some(0), Some(1)));
+        run(&mut client, "DROP TRIGGER dialoq.shortage; DROP TRIGGER dialoq.waits").await;
     });
 }

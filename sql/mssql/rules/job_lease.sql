@@ -170,14 +170,15 @@ GO
 -- Runs one job that is due: a scheduled one becomes ready, a lease that is over is a failed attempt. A job that another
 -- transaction holds is passed over: no lease ends under a transaction that reports on its job. A job whose row makes this fail
 -- is dead.
--- Gives: is_locked, 0 if it was passed over; notices, added to @notices
--- Errors: passing ones (is_passing_error), and errors that leave the transaction unusable
+-- Gives: is_locked, 0 if it was passed over, NULL if an error that passes (is_passing_error) keeps it from being done, and failure says
+--     why; notices, added to @notices
+-- Errors: those that leave the transaction unusable
 CREATE PROCEDURE dialoq.run_due_job
-    @job_id bigint, @now datetime2(6), @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
+    @job_id bigint, @now datetime2(6), @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT, @failure nvarchar(2048) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @queue_id int, @state smallint, @error_number int, @error_message nvarchar(4000);
+    DECLARE @queue_id int, @state smallint, @error_number int, @error_message nvarchar(4000), @is_passing bit;
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
         EXEC dialoq.try_lock_job @job_id, @is_locked OUTPUT;
@@ -196,10 +197,12 @@ BEGIN
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
-        IF XACT_STATE() <> 1 OR dialoq.is_passing_error(@error_number, ERROR_SEVERITY()) = 1 THROW;
+        SET @is_passing = dialoq.is_passing_error(@error_number, ERROR_SEVERITY());
+        IF XACT_STATE() <> 1 THROW;
         ROLLBACK TRANSACTION dialoq_step;
-        EXEC dialoq.bury_job @job_id, @error_message;
-        SET @is_locked = 1;
+        SET @is_locked = CASE @is_passing WHEN 0 THEN 1 END;
+        IF @is_passing = 1 SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
+        ELSE EXEC dialoq.bury_job @job_id, @error_message;
     END CATCH
 END
 GO
@@ -262,14 +265,15 @@ END
 GO
 
 -- Fails the attempt at a job whose process has ended. A job whose row makes this fail is dead.
--- Gives: is_failed, 0 if it was passed over; notices, added to @notices
--- Errors: passing ones (is_passing_error), and errors that leave the transaction unusable
+-- Gives: is_failed, as is_locked of run_due_job; notices, added to @notices; failure
+-- Errors: those that leave the transaction unusable
 CREATE PROCEDURE dialoq.fail_job_of_dead_process
-    @job_id bigint, @process uniqueidentifier, @token bigint, @now datetime2(6), @is_failed bit OUTPUT, @notices nvarchar(max) OUTPUT
+    @job_id bigint, @process uniqueidentifier, @token bigint, @now datetime2(6), @is_failed bit OUTPUT,
+    @notices nvarchar(max) OUTPUT, @failure nvarchar(2048) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @state smallint, @is_locked bit, @error_number int, @error_message nvarchar(4000);
+    DECLARE @state smallint, @is_locked bit, @error_number int, @error_message nvarchar(4000), @is_passing bit;
     SET @is_failed = 0;
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
@@ -286,10 +290,12 @@ BEGIN
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
-        IF XACT_STATE() <> 1 OR dialoq.is_passing_error(@error_number, ERROR_SEVERITY()) = 1 THROW;
+        SET @is_passing = dialoq.is_passing_error(@error_number, ERROR_SEVERITY());
+        IF XACT_STATE() <> 1 THROW;
         ROLLBACK TRANSACTION dialoq_step;
-        EXEC dialoq.bury_job @job_id, @error_message;
-        SET @is_failed = 1;
+        SET @is_failed = CASE @is_passing WHEN 0 THEN 1 END;
+        IF @is_passing = 1 SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
+        ELSE EXEC dialoq.bury_job @job_id, @error_message;
     END CATCH
 END
 GO

@@ -1,5 +1,5 @@
 -- What tick does for work queues, after its own transaction: due jobs and those of dead processes in one transaction, the rest
--- in another one, which is short: a take waits for the rows of rates.
+-- in others, which are short: a take waits for the rows of rates.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: see each procedure
@@ -7,29 +7,37 @@
 
 -- Scheduled jobs become ready, leases and the attempts of dead processes end, rates let jobs go, names whose windows are
 -- over, old history and the rest of dropped queues go. It passes over what is locked. If several sessions call it at once, one
--- does the work.
+-- does the work. What the server lacks something for, or what meets a deadlock, stays as it is and keeps nothing else from being done.
 -- Takes: the time, whether it is a test's, how many jobs at most
--- Gives: did, how many jobs changed; notices, added to @notices; due_at, the time of the next event
+-- Gives: did, how many jobs changed; notices, added to @notices; due_at, the time of the next event; failure, why the last of those
+--     failed that stay as they are
 CREATE PROCEDURE dialoq.tick_jobs
-    @now datetime2(6), @is_manual bit, @top int, @did int OUTPUT, @notices nvarchar(max) OUTPUT, @due_at datetime2(6) OUTPUT
+    @now datetime2(6), @is_manual bit, @top int, @did int OUTPUT, @notices nvarchar(max) OUTPUT, @due_at datetime2(6) OUTPUT,
+    @failure nvarchar(2048) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @said nvarchar(max), @is_done bit = 0, @restarts int = 0, @job_id bigint, @past datetime2(6), @past_id bigint;
     DECLARE @due datetime2(6), @is_locked bit, @has_turn bit, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':tick_jobs');
-    DECLARE @error_number int, @error_message nvarchar(4000), @bad_job bigint, @is_more bit = 0, @at datetime2(6);
+    DECLARE @error_number int, @error_message nvarchar(4000), @bad_job bigint, @is_more bit = 0, @at datetime2(6), @part int = 0;
     DECLARE @process uniqueidentifier, @holder uniqueidentifier, @token bigint, @is_passing bit;
+    -- The jobs that this call passes over, and the last one of them. Before that one the next round ends, so that what it has done is
+    -- committed before something else fails.
+    DECLARE @passed nvarchar(max) = N' ', @failed bigint = -1, @is_cut bit, @kept int = 0, @kept_said nvarchar(max), @failures int;
     SET @due_at = NULL;
     WHILE @is_done = 0
     BEGIN TRY
+        SET LOCK_TIMEOUT 1000;
         SET @bad_job = NULL;
-        SET @did = 0;
-        SET @said = NULL;
+        SET @did = @kept;
+        SET @said = @kept_said;
         SET @past = '0001-01-01';
         SET @past_id = -1;
+        SET @is_cut = 0;
+        SET @failures = 0;
         BEGIN TRANSACTION;
         EXEC dialoq.try_lock @resource, N'Exclusive', @has_turn OUTPUT;
-        WHILE @has_turn = 1 AND @did < @top
+        WHILE @has_turn = 1 AND @did < @top AND @is_cut = 0 AND @failures < 100
         BEGIN
             SET @job_id = NULL;
             SELECT TOP (1) @job_id = j.job_id, @due = j.due_at
@@ -39,57 +47,87 @@ BEGIN
             IF @job_id IS NULL BREAK;
             SET @past = @due;
             SET @past_id = @job_id;
+            IF @job_id = @failed SET @is_cut = 1;
+            IF @is_cut = 1 OR CHARINDEX(CONCAT(N' ', @job_id, N' '), @passed) > 0 CONTINUE;
             SET @bad_job = @job_id;
-            EXEC dialoq.run_due_job @job_id, @now, @is_locked OUTPUT, @said OUTPUT;
+            EXEC dialoq.run_due_job @job_id, @now, @is_locked OUTPUT, @said OUTPUT, @failure OUTPUT;
             SET @bad_job = NULL;
             IF @is_locked = 1 SET @did = @did + 1;
+            IF @is_locked IS NULL SET @failures = @failures + 1;
+            -- The next ones may need the same lock, for which one wait is enough.
+            IF @is_locked IS NULL SET LOCK_TIMEOUT 0;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.distinct_notices(@said);
         END
+        SET LOCK_TIMEOUT 1000;
         SET @process = NULL;
         SET @holder = NULL;
-        WHILE @has_turn = 1 AND @did < @top
+        SET @failures = 0;
+        WHILE @has_turn = 1 AND @did < @top AND @is_cut = 0 AND @failures < 100
         BEGIN
             EXEC dialoq.next_job_of_dead_process @process OUTPUT, @holder OUTPUT, @token OUTPUT, @job_id OUTPUT;
             IF @job_id IS NULL BREAK;
+            IF @job_id = @failed SET @is_cut = 1;
+            IF @is_cut = 1 OR CHARINDEX(CONCAT(N' ', @job_id, N' '), @passed) > 0 CONTINUE;
             SET @bad_job = @job_id;
-            EXEC dialoq.fail_job_of_dead_process @job_id, @process, @token, @now, @is_locked OUTPUT, @said OUTPUT;
+            EXEC dialoq.fail_job_of_dead_process @job_id, @process, @token, @now, @is_locked OUTPUT, @said OUTPUT, @failure OUTPUT;
             SET @bad_job = NULL;
             IF @is_locked = 1 SET @did = @did + 1;
+            IF @is_locked IS NULL SET @failures = @failures + 1;
+            IF @is_locked IS NULL SET LOCK_TIMEOUT 0;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.distinct_notices(@said);
         END
         COMMIT TRANSACTION;
-        SET @is_done = 1;
+        SET @kept = @did;
+        SET @kept_said = @said;
+        SET @failed = -1;
+        IF @is_cut = 0 SET @is_done = 1;
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
         SET @is_passing = dialoq.is_passing_error(@error_number, ERROR_SEVERITY());
         IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
         SET @restarts = @restarts + 1;
-        IF @bad_job IS NULL OR @is_passing = 1 OR @restarts > 100 THROW;
-        -- What comes again is without it.
-        EXEC dialoq.bury_job @bad_job, @error_message;
+        IF @bad_job IS NULL OR @restarts > 100
+            SET @is_done = 1;
+        ELSE
+        BEGIN
+            -- What comes again is without it.
+            SET @passed = CONCAT(@passed, @bad_job, N' ');
+            SET @failed = @bad_job;
+            IF @is_passing = 0
+            BEGIN TRY
+                EXEC dialoq.bury_job @bad_job, @error_message;
+                SET @failure = NULL;
+            END TRY
+            BEGIN CATCH
+                -- The next tick tries it again.
+                IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+            END CATCH
+        END
     END CATCH
-    SET @notices = CONCAT(@notices, @said);
-    IF @has_turn = 1
+    SET @did = @kept;
+    SET @notices = CONCAT(@notices, @kept_said);
+    SET LOCK_TIMEOUT 1000;
+    -- In a transaction each, because old history that goes makes room for the rest.
+    WHILE @has_turn = 1 AND @part < 4
     BEGIN TRY
+        SET @part = @part + 1;
         SET @said = NULL;
         BEGIN TRANSACTION;
         -- Two sessions that cut a history for the first time would both insert its row of job_history_cut.
         EXEC dialoq.try_lock @resource, N'Exclusive', @has_turn OUTPUT;
-        IF @has_turn = 1
-        BEGIN
-            EXEC dialoq.wake_rates @now, @top, @said OUTPUT;
-            EXEC dialoq.forget_unique_jobs @now, 500;
-            EXEC dialoq.clear_dropped_work_queues;
-            EXEC dialoq.cut_job_history @now, 2000, @is_more OUTPUT;
-        END
+        IF @has_turn = 1 AND @part = 1 EXEC dialoq.wake_rates @now, @top, @said OUTPUT;
+        IF @has_turn = 1 AND @part = 2 EXEC dialoq.forget_unique_jobs @now, 500;
+        IF @has_turn = 1 AND @part = 3 EXEC dialoq.clear_dropped_work_queues;
+        IF @has_turn = 1 AND @part = 4 EXEC dialoq.cut_job_history @now, 2000, @is_more OUTPUT;
         COMMIT TRANSACTION;
         SET @notices = CONCAT(@notices, @said);
     END TRY
     BEGIN CATCH
+        SET @failure = CONCAT(N'error ', ERROR_NUMBER(), N': ', LEFT(ERROR_MESSAGE(), 2000));
         IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
     END CATCH
     SELECT TOP (1) @due_at = j.due_at
     FROM dialoq.job AS j WITH (READUNCOMMITTED, INDEX (job_due), FORCESEEK)

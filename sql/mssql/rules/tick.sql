@@ -53,10 +53,12 @@ BEGIN
 END
 GO
 
--- Counts the rollback of a transaction that received and has ended, if no transaction holds its group. is_locked is NULL if an error
--- that passes, such as a lock of a change of definitions, keeps it from being counted: without its record it would never be counted.
+-- Counts the rollback of a transaction that received and has ended, if no transaction holds its group. is_locked is NULL, and failure
+-- says why, if an error that passes, such as a lock of a change of definitions, keeps it from being counted: without its record it would
+-- never be counted.
 CREATE PROCEDURE dialoq.try_attempt
-    @attempt_id uniqueidentifier, @group uniqueidentifier, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
+    @attempt_id uniqueidentifier, @group uniqueidentifier, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT,
+    @failure nvarchar(2048) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -73,7 +75,8 @@ BEGIN
         IF XACT_STATE() <> 1 OR @error_number IN (1205, 51205) THROW;
         ROLLBACK TRANSACTION dialoq_step;
         SET @is_locked = CASE @is_passing WHEN 0 THEN 1 END;
-        IF @is_passing = 0 EXEC dialoq.note_failure -1, NULL, @attempt_id, @error_number, @error_message;
+        IF @is_passing = 1 SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
+        ELSE EXEC dialoq.note_failure -1, NULL, @attempt_id, @error_number, @error_message;
     END CATCH
 END
 GO

@@ -490,12 +490,17 @@ fn never_more_than_the_limit_whatever_happens() {
 
 /// Checks; readers of other processes hold the places of all launches except so many.
 fn check_with_places(scene: &mut Scene, places: usize) -> usize {
+    check_if_notified(scene, places, true)
+}
+
+/// The same; whether the store tells when one of them becomes free.
+fn check_if_notified(scene: &mut Scene, places: usize, is_notified: bool) -> usize {
     let launch = scene.monitor.check(&scene.settings, &scene.facts, scene.running, scene.now).launch;
     let launched = launch.min(places);
     scene.running.readers += launched;
     scene.running.starting += launched;
     if launched < launch {
-        scene.monitor.places_taken(launch - launched, scene.running, scene.now);
+        scene.monitor.places_taken(launch - launched, scene.running, is_notified, scene.now);
     }
     launched
 }
@@ -517,6 +522,21 @@ fn a_queue_full_of_other_processes_readers_is_retried_every_five_seconds() {
     }
     assert_eq!(check_with_places(&mut scene, 1), 1);
     scene.stands(Notified);
+}
+
+#[test]
+fn a_place_of_which_nothing_tells_is_asked_for_while_a_process_without_work_pauses() {
+    for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
+        let mut scene = Scene::new(1, ramp);
+        scene.rows(1);
+        for _ in 0..3 {
+            assert_eq!(check_if_notified(&mut scene, 0, false), 0, "{ramp:?}");
+            let next = scene.next().expect("it is asked for again");
+            assert!(next < scene.now.after(PASS_ON.1), "{ramp:?}: the pause of the other process is over by then");
+            scene.now = next;
+        }
+        assert_eq!(check_if_notified(&mut scene, 1, false), 1, "{ramp:?}");
+    }
 }
 
 #[test]

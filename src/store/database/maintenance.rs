@@ -236,6 +236,12 @@ impl Database {
         let notices = notices_in(&rows);
         let groups = notices.queues().max(usize::try_from(did).unwrap_or(0));
         self.publish_local(&notices, groups).await;
+        // Of one server, whose steps fail one by one.
+        if row.has("failure")
+            && let Some(failure) = row.maybe_text("failure")?
+        {
+            tracing::warn!(failure, "part of what is due could not be done; it is tried again");
+        }
         Ok(Portion { is_last: did < i64::from(MOST_AT_ONCE), has_due_schedules: row.flag("has_due_schedules")? })
     }
 

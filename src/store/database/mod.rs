@@ -201,7 +201,7 @@ impl DatabaseStore {
             database.call_on_a_link(call).await?;
         }
         database.push_test_clock().await?;
-        database.watch.set_polling(listener.is_none());
+        database.set_polling(listener.is_none());
         let notifier = tokio::spawn(database.clone().notify_peers());
         let closing = tokio::sync::Mutex::new(Closing { notifier, is_over: false });
         let tasks = vec![

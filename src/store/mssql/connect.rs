@@ -54,12 +54,10 @@ impl Connection {
         }
     }
 
-    /// Whether the connection is open as far as this machine can see.
+    /// Whether the connection is open as far as this machine can see. A server says nothing unasked but that it ends the session, in an
+    /// error or in an alert of TLS.
     pub(super) fn is_alive(&self) -> bool {
-        match self.socket.peek(&mut [0]) {
-            Ok(read) => read > 0,
-            Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
-        }
+        self.socket.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
     }
 }
 

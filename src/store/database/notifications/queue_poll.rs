@@ -91,7 +91,7 @@ impl PollTrigger {
         }
     }
 
-    pub(in crate::store::database) fn set_polling(&self, is_polling: bool) {
+    fn set_polling(&self, is_polling: bool) {
         self.is_polling.store(is_polling, SeqCst);
         self.signal.notify_one();
     }
@@ -289,7 +289,7 @@ impl Database {
                 }
             };
             tracing::warn!(%error, "the connection for notifications of other processes was lost");
-            self.watch.set_polling(true);
+            self.set_polling(true);
             let again = tokio::select! {
                 biased;
                 () = self.leaving.notified() => return,
@@ -297,9 +297,15 @@ impl Database {
             };
             let Some(again) = again else { return };
             listener = again;
-            self.watch.set_polling(false);
+            self.set_polling(false);
             self.catch_up().await;
         }
+    }
+
+    /// Whether no notifications arrive, so that this process must ask.
+    pub(in crate::store::database) fn set_polling(&self, is_polling: bool) {
+        self.board.tell_of_places(!is_polling);
+        self.watch.set_polling(is_polling);
     }
 
     /// Notices may have been lost: reads the definitions, wakes all receivers, and polls.

@@ -55,14 +55,17 @@ async fn let_in(listener: TcpListener) -> TcpStream {
 #[tokio::test]
 async fn a_link_whose_connection_the_server_closes_is_known_to_be_closed() {
     let _limit = crate::testing::limit();
-    for is_reset in [false, true] {
+    for (is_reset, farewell) in [(false, None), (true, None), (false, Some(DONE))] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let server = tokio::spawn(let_in(listener));
         let driver = driver(&format!("mssql://sa:secret@127.0.0.1:{port}/d?encrypt=off"));
         let link = driver.dedicated().await.unwrap();
-        let stream = server.await.unwrap();
+        let mut stream = server.await.unwrap();
         assert!(!link.is_closed());
+        if let Some(farewell) = farewell {
+            answer(&mut stream, &[farewell]).await;
+        }
         if is_reset {
             socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
         }
