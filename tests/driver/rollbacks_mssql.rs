@@ -145,30 +145,33 @@ pub(crate) fn a_rollback_that_tick_cannot_count_is_counted_later(store: Store) {
 
 /// A step that is repeated because a later one left the transaction unusable waits for rows as it did before.
 pub(crate) fn a_repeated_step_of_tick_waits_as_before(store: Store) {
-    on_url(store, |broker, mut client, _| async move {
-        let timer = dialog(&broker).await;
+    on_url(store, |broker, mut client, url| async move {
+        let (timer, held) = (dialog(&broker).await, dialog(&broker).await);
         broker.close().await.unwrap();
         let plan = format!(
             "UPDATE dialoq.conversation_endpoint SET dialog_timer = '2001-01-02', due_at = '2001-01-02'
              WHERE conversation_handle = '{}';
+             UPDATE dialoq.service_queue SET is_poison_quarantine_enabled = 1 WHERE name = N'asker';
              INSERT dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
-             SELECT NEWID(), NEWID(), q.queue_id, SYSUTCDATETIME()
-             FROM dialoq.service_queue AS q WHERE q.name IN (N'asker', N'server') ORDER BY q.name",
-            timer.0
+             SELECT NEWID(), CASE q.name WHEN N'asker' THEN e.conversation_group_id ELSE NEWID() END, q.queue_id, SYSUTCDATETIME()
+             FROM dialoq.service_queue AS q CROSS JOIN dialoq.conversation_endpoint AS e
+             WHERE q.name IN (N'asker', N'server') AND e.conversation_handle = '{}' ORDER BY q.name",
+            timer.0, held.0
         );
         run(&mut client, &plan).await;
-        // After the first rollback, which meets an error that passes, tick waits for no row; the second one ends the transaction.
-        let first = "CREATE TRIGGER dialoq.shortage ON dialoq.queue_rollback AFTER INSERT AS
-            IF EXISTS (
-                SELECT 1 FROM inserted AS i JOIN dialoq.service_queue AS q ON q.queue_id = i.queue_id WHERE q.name = N'asker')
-                RAISERROR (N'no space is left', 17, 1);
-            ELSE BEGIN SET XACT_ABORT ON; THROW 60000, N'it cannot be counted', 1; END";
+        // The first rollback waits for this row, and after that tick waits for no other. The second one ends its transaction.
+        let mut other = connect(&url).await;
+        let row =
+            format!("UPDATE dialoq.conversation_endpoint SET state = state WHERE conversation_handle = '{}'", held.0);
+        run(&mut other, &format!("BEGIN TRANSACTION; {row}")).await;
+        let ends = "CREATE TRIGGER dialoq.shortage ON dialoq.queue_rollback AFTER INSERT AS
+            BEGIN SET XACT_ABORT ON; THROW 60000, N'it cannot be counted', 1; END";
         let waits = "CREATE TRIGGER dialoq.waits ON dialoq.queue_message AFTER INSERT AS
             IF @@LOCK_TIMEOUT = 0 RAISERROR (N'it waits for no row', 16, 1)";
-        for trigger in [first, waits] {
+        for trigger in [ends, waits] {
             run(&mut client, trigger).await;
         }
-        run(&mut client, "EXEC dialoq.tick").await;
+        tells_of(&mut client, "error 1222").await;
         let failed = one(&mut client, "SELECT COUNT(*) FROM dialoq.tick_failure WHERE endpoint_id > 0").await;
         let fired = one(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE delivery_class = 2").await;
         assert_eq!((failed.get::<i32, _>(0), fired.get::<i32, _>(0)), (Some(0), Some(1)));

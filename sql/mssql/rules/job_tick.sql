@@ -20,7 +20,7 @@ BEGIN
     DECLARE @said nvarchar(max), @is_done bit = 0, @restarts int = 0, @job_id bigint, @past datetime2(6), @past_id bigint;
     DECLARE @due datetime2(6), @is_locked bit, @has_turn bit, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':tick_jobs');
     DECLARE @error_number int, @error_message nvarchar(4000), @bad_job bigint, @is_more bit = 0, @at datetime2(6), @part int = 0;
-    DECLARE @process uniqueidentifier, @holder uniqueidentifier, @token bigint, @is_passing bit;
+    DECLARE @process uniqueidentifier, @holder uniqueidentifier, @token bigint, @is_passing bit, @is_buried bit;
     -- The jobs that this call passes over, and the last one of them. Before that one the next round ends, so that what it has done is
     -- committed before something else fails.
     DECLARE @passed nvarchar(max) = N' ', @failed bigint = -1, @is_cut bit, @kept int = 0, @kept_said nvarchar(max), @failures int;
@@ -87,8 +87,8 @@ BEGIN
         SET @error_message = ERROR_MESSAGE();
         SET @is_passing = dialoq.is_passing_error(@error_number, ERROR_SEVERITY());
         IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
         SET @restarts = @restarts + 1;
+        SET @is_buried = 0;
         IF @bad_job IS NULL OR @restarts > 100
             SET @is_done = 1;
         ELSE
@@ -99,13 +99,14 @@ BEGIN
             IF @is_passing = 0
             BEGIN TRY
                 EXEC dialoq.bury_job @bad_job, @error_message;
-                SET @failure = NULL;
+                SET @is_buried = 1;
             END TRY
             BEGIN CATCH
                 -- The next tick tries it again.
                 IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
             END CATCH
         END
+        IF @is_buried = 0 SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
     END CATCH
     SET @did = @kept;
     SET @notices = CONCAT(@notices, @kept_said);

@@ -31,7 +31,7 @@ BEGIN
     -- The steps that this call passes over, and the last one of them. Before that one the next round ends, so that what it has done is
     -- committed before something else fails.
     DECLARE @passed nvarchar(max) = N' ', @failed nvarchar(40) = N'', @is_cut bit, @kept int = 0, @kept_notices nvarchar(max);
-    DECLARE @failure nvarchar(2048);
+    DECLARE @failure nvarchar(2048), @is_noted bit;
     DECLARE @did_jobs int = 0, @jobs_due datetime2(6), @top_jobs int, @has_due_schedules bit = 0;
     DECLARE @processes TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, process uniqueidentifier NOT NULL);
     SET @top = COALESCE(@top, 500);
@@ -196,8 +196,8 @@ BEGIN
         IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         -- The settings cannot be read.
         IF @now IS NULL THROW;
-        SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
         SET @restarts = @restarts + 1;
+        SET @is_noted = 0;
         IF @step IS NULL OR @restarts > 100
         BEGIN
             SET @did = @kept;
@@ -218,13 +218,14 @@ BEGIN
                 ELSE IF @step LIKE N'attempt:%' EXEC dialoq.note_failure -1, NULL, @attempt, @error_number, @error_message;
                 ELSE EXEC dialoq.note_failure @endpoint_id, @id, NULL, @error_number, @error_message;
                 COMMIT TRANSACTION;
-                SET @failure = NULL;
+                SET @is_noted = 1;
             END TRY
             BEGIN CATCH
                 -- The next tick tries it again.
                 IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
             END CATCH
         END
+        IF @is_noted = 0 SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
     END CATCH
     SET @top_jobs = @top - @did;
     BEGIN TRY
