@@ -97,7 +97,7 @@ impl ReceiveAttempt {
 ///
 /// # Errors
 /// 9617 a queue is disabled, 60002 a queue does not exist, also when that happens during the wait; 8426 or 8436 for a
-/// conversation or group that is not of its queue.
+/// conversation or group that is not of its queue. If it ends during the wait, a server says so a minute and a half later at most.
 pub async fn receive_first(
     act: &dyn Perform,
     attempts: &[ReceiveAttempt],
