@@ -2,7 +2,7 @@
 //! server make sure that each event happens once.
 
 use super::Database;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::store::database::calls::rows::{Row, notices_in, only};
 use crate::store::database::link::{Arg, Call};
 use crate::store::database::notifications::notice::Notice;
@@ -10,9 +10,9 @@ use crate::store::database::retry;
 use crate::time::{Clock, Timestamp};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// Events run in one transaction.
 const MOST_AT_ONCE: i32 = 256;
@@ -161,22 +161,31 @@ impl Database {
     }
 
     /// Runs all due work, beside an earlier tick that may hang: nothing fell due in this process while its connection was cut in silence.
-    async fn tick_beside(self: &Arc<Self>, ticks: &mut JoinSet<Result<()>>) -> Result<()> {
-        if ticks.len() < MOST_TICKS {
+    async fn tick_beside(self: &Arc<Self>, ticks: &mut JoinSet<()>) -> Result<()> {
+        while ticks.try_join_next().is_some() {}
+        let hangs_at = Instant::now() + HANGING_TICK;
+        let is_silent = if ticks.len() < MOST_TICKS {
+            let (answer, answered) = oneshot::channel();
             let database = self.clone();
-            ticks.spawn(async move { database.tick().await });
-        }
-        match tokio::time::timeout(HANGING_TICK, ticks.join_next()).await {
-            Ok(Some(Ok(done))) => done,
-            Ok(Some(Err(failure))) => Err(super::cut_short(failure)),
-            Ok(None) => Ok(()),
-            Err(_) => {
-                tracing::debug!("what is due takes long, or a connection hangs");
-                // It has cleared the due time.
-                self.maintenance.falls_due(Timestamp(0));
-                Ok(())
+            ticks.spawn(async move {
+                if let Err(Err(error)) = answer.send(database.tick().await) {
+                    tracing::warn!(%error, "what was due could not be done; a later tick has begun meanwhile");
+                }
+            });
+            // Its own answer: where that of an earlier tick was taken for it, one that failed or hung was found out a minute later.
+            match timeout_at(hangs_at, answered).await {
+                Ok(done) => return done.unwrap_or_else(|_| Err(Error::new(Code::STORE_IO, "a tick was cut short"))),
+                Err(_) => true,
             }
+        } else {
+            timeout_at(hangs_at, ticks.join_next()).await.is_err()
+        };
+        if is_silent {
+            tracing::debug!("what is due takes long, or a connection hangs");
         }
+        // It has cleared the due time.
+        self.maintenance.falls_due(Timestamp(0));
+        Ok(())
     }
 
     /// Runs all due work.

@@ -43,6 +43,18 @@ const SLOW_WAITING: Duration = Duration::from_millis(1);
 /// a second in place of 4,900; where four processes keep two processors busy, they sent and received half as many.
 const SLOW_TOGETHER: Duration = Duration::from_millis(50);
 
+/// The most batches of a batcher that hang and have given their places away. Each keeps a connection of the pool, of which other callers need
+/// some: while commits waited for a standby that was away, pushes took all 32 in four seconds.
+const MOST_HANGING: usize = 8;
+
+/// The same for batches that go by a [`ControlConnection`], which has a second link for what waits behind the first.
+///
+/// [`ControlConnection`]: crate::store::database::notifications::control_connection::ControlConnection
+const MOST_HANGING_BESIDE_POOL: usize = 1;
+
+/// The pause before a batch that hangs looks again whether it may give its place away.
+const LOOKS_OF_THE_HANGING: Duration = Duration::from_secs(1);
+
 /// The number of batchers of one store that have items under way.
 pub(in crate::store::database) type ActiveBatchers = Arc<AtomicUsize>;
 
@@ -74,6 +86,8 @@ pub(in crate::store::database) struct Batcher<I> {
     slow_together_after: Duration,
     /// No two batches are under way at once.
     is_one_at_a_time: bool,
+    /// So many batches that hang may have given their places away.
+    most_hanging: usize,
     /// An item waits.
     waits: Notify,
 }
@@ -89,6 +103,15 @@ pub(in crate::store::database) enum Coming<I> {
     LeavesAlone(I),
     /// A batch has a place, and is to be gathered now.
     Gathers,
+}
+
+/// A batch that hangs and has given its place away.
+struct Hanging<'b, I: Item>(&'b Batcher<I>);
+
+impl<I: Item> Drop for Hanging<'_, I> {
+    fn drop(&mut self) {
+        self.0.gathered().hanging -= 1;
+    }
 }
 
 #[derive(Debug)]
@@ -110,6 +133,8 @@ struct Gathered<I> {
     last_kind: usize,
     /// The items that waited when the last batch was done.
     others: usize,
+    /// Batches that hang and have given their places away.
+    hanging: usize,
 }
 
 impl<I: Item> Gathered<I> {
@@ -171,6 +196,7 @@ impl<I: Item> Batcher<I> {
                 has_lone: false,
                 last_kind: 0,
                 others: 0,
+                hanging: 0,
             }),
             active,
             gathering: Gathering::default(),
@@ -178,6 +204,7 @@ impl<I: Item> Batcher<I> {
             slow_after: SLOW,
             slow_together_after: SLOW_TOGETHER,
             is_one_at_a_time: false,
+            most_hanging: MOST_HANGING,
             waits: Notify::new(),
         }
     }
@@ -187,6 +214,12 @@ impl<I: Item> Batcher<I> {
         self.is_one_at_a_time = true;
         self.most_if_slow = 1;
         self
+    }
+
+    /// Lets one batch leave at a time, and one beside it if it hangs, for batches by the connection that notifications go by.
+    pub(in crate::store::database) fn beside_pool(mut self) -> Self {
+        self.most_hanging = MOST_HANGING_BESIDE_POOL;
+        self.one_at_a_time()
     }
 
     /// Lets more batches leave, and earlier, if those under way take long: a single call keeps its place until its lock is free.
@@ -316,8 +349,8 @@ impl<I: Item> Batcher<I> {
     }
 
     /// Awaits a batch of so many items. If it takes long, `leave` gets the items that wait behind it: their callers may be all there are, and
-    /// then no other item comes that would find the batch slow. A batch that takes as long as `hangs_after` gives its place to them. Two that
-    /// hung, on connections that were cut in silence, kept every later item waiting, and one did where one goes at a time.
+    /// then no other item comes that would find the batch slow. A batch that takes as long as `hangs_after` gives its place to them, unless too
+    /// many have. Two that hung, on connections that were cut in silence, kept every later item waiting, and one did where one goes at a time.
     ///
     /// Gives whether the batch still has its place, so that [`Batcher::next`] is to be called.
     pub(in crate::store::database) async fn await_batch(
@@ -328,7 +361,7 @@ impl<I: Item> Batcher<I> {
         leave: impl Fn(Vec<I>),
     ) -> bool {
         let mut batch = pin!(batch);
-        let hangs_at = tokio::time::Instant::now() + hangs_after;
+        let mut hangs_at = tokio::time::Instant::now() + hangs_after;
         let waits = self.waits.notified();
         // The item of the only caller of the store: a timer would wake another thread, in vain as a rule. It begins when an item waits.
         if self.gathered().known() == 1 && self.active.load(SeqCst) == 1 {
@@ -338,10 +371,13 @@ impl<I: Item> Batcher<I> {
                 () = waits => {}
             }
         }
-        loop {
+        let _hanging = loop {
             let now = tokio::time::Instant::now();
             if now >= hangs_at {
-                break;
+                if let Some(hanging) = self.hang() {
+                    break hanging;
+                }
+                hangs_at = now + LOOKS_OF_THE_HANGING;
             }
             let left = hangs_at - now;
             if timeout(if self.is_one_at_a_time { left } else { left.min(SLOW) }, &mut batch).await.is_ok() {
@@ -351,13 +387,21 @@ impl<I: Item> Batcher<I> {
             if !late.is_empty() {
                 leave(late);
             }
-        }
+        };
         let behind = self.take_place(items);
         if !behind.is_empty() {
             leave(behind);
         }
         batch.await;
         false
+    }
+
+    /// Counts one more batch that hangs and gives its place away, until the answer is dropped; `None` if too many have.
+    fn hang(&self) -> Option<Hanging<'_, I>> {
+        let mut gathered = self.gathered();
+        let may_hang = gathered.hanging < self.most_hanging;
+        gathered.hanging += usize::from(may_hang);
+        may_hang.then_some(Hanging(self))
     }
 
     /// The items that wait, if the batches under way are slow and one more has a place; as [`Batcher::come`].

@@ -173,7 +173,8 @@ impl JobBatches {
         let made = || {
             let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone());
             let batcher = match key {
-                BatchKey::Claim(..) | BatchKey::TakeInLine(..) => batcher.one_at_a_time(),
+                BatchKey::Claim(..) => batcher.beside_pool(),
+                BatchKey::TakeInLine(..) => batcher.one_at_a_time(),
                 _ => batcher.waiting_for_locks(),
             };
             Arc::new(VerbBatcher { key: key.clone(), batcher, search: Mutex::default() })

@@ -112,7 +112,7 @@ pub(in crate::store::database) fn may_hang_after(shortest: Duration, last: Durat
 
 /// The answer of the first attempt or of the second. If the second fails, that of the first, which may only be slow: the server takes no
 /// connection for the second, or it waits for what the first has locked.
-async fn first_answer<T>(
+pub(in crate::store::database) async fn first_answer<T>(
     mut first: Pin<&mut impl Future<Output = Linked<T>>>,
     second: impl Future<Output = Linked<T>>,
 ) -> Linked<T> {

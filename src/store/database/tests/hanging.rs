@@ -290,3 +290,61 @@ async fn a_lease_is_prolonged_by_another_connection_if_one_hangs() {
     tokio::time::timeout(Duration::from_secs(3), extended).await.expect("it waits for the first").unwrap();
     assert_eq!(stage.asked(&["extend_job"]), ["extend_job", "extend_job"]);
 }
+
+/// The answer of the earlier tick was taken for that of the next one, and so on: a tick that failed or hung was found out by the next one, up to a
+/// minute later.
+#[tokio::test(start_paused = true)]
+async fn a_tick_that_fails_or_hangs_after_a_slow_one_is_made_again_soon() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let _store = stage.open().await;
+    stage.until_asked("tick", 1).await;
+    let asked_in = async |time: u64| {
+        let before = stage.asked(&["tick"]).len();
+        stage.notify("p:other d:0");
+        tokio::time::sleep(Duration::from_secs(time)).await;
+        stage.asked(&["tick"]).len() - before
+    };
+    *stage.hangs.lock().unwrap() = Some("tick");
+    assert_eq!(asked_in(9).await, 2, "the one that is slow, and one beside it");
+    stage.resumes.notify_one();
+    let mut ticks = 0;
+    stage.play(move |name, _| {
+        ticks += i32::from(name == "tick");
+        (name == "tick" && ticks == 1).then(|| Err(failure(Code::DEADLOCK, Fate::Undone)))
+    });
+    assert_eq!(asked_in(3).await, 2, "the one that fails, and the next");
+    *stage.hangs.lock().unwrap() = Some("tick");
+    assert_eq!(asked_in(9).await, 2, "the one that hangs, and one beside it");
+}
+
+/// The first was given up after a second, and those of many leases waited for each other on the connection for notifications: where each took
+/// the server 1.5 s, leases ended, and notifications waited too.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_prolonged_by_the_first_request_if_that_is_only_slow() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let extend = |lease_ms| WorkVerb::Extend { taken: TakenJob { job: JobId(1), token: 1 }, lease_ms };
+    let extended = async |lease_ms, hangs_after: u64| {
+        let before = stage.asked(&["extend_job"]).len();
+        *stage.hangs.lock().unwrap() = Some("extend_job");
+        let mut attempts = 0;
+        stage.play(move |name, _| {
+            attempts += i32::from(name == "extend_job");
+            let is_second = name == "extend_job" && attempts == 1;
+            is_second.then(|| Err(failure(Code::ACCESS_DENIED, Fate::Undone)))
+        });
+        let store = store.clone();
+        let extended = tokio::spawn(async move { store.submit(vec![Verb::Work(extend(lease_ms))]).await });
+        tokio::time::sleep(Duration::from_millis(hangs_after - 100)).await;
+        assert_eq!(stage.asked(&["extend_job"]).len() - before, 1);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(stage.asked(&["extend_job"]).len() - before, 2);
+        stage.resumes.notify_one();
+        extended.await.unwrap().expect("the first has its answer");
+    };
+    extended(None, 1000).await;
+    extended(Some(3000), 1000).await;
+    extended(Some(60_000), 5000).await;
+}

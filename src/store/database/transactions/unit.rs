@@ -12,10 +12,12 @@ use crate::store::database::calls::verbs::{self, CallContext, received_queue};
 use crate::store::database::closing::Work;
 use crate::store::database::definitions::define::claim;
 use crate::store::database::link::{Arg, Call, HANGING, Link, Linked};
+use crate::store::database::notifications::control_connection::first_answer;
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Again, Repeat, Retry, retry};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
 use crate::store::handover::HoldsMessages;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -24,6 +26,9 @@ use uuid::Uuid;
 /// How long a heartbeat waits for a connection of the pool. Open transactions of this process may hold all of them for minutes; leases ended
 /// meanwhile, and their jobs were handled twice.
 const POOL_PATIENCE: Duration = Duration::from_millis(250);
+
+/// However long the lease, a request that prolongs it may hang after so long.
+const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// The result of an attempt.
 enum Tried {
@@ -162,10 +167,12 @@ impl Database {
                 // The call commits by itself: after it, what was taken for a caller that has left is lost.
                 Some(Ok(_)) if takes(&verb) && caller.has_left() => return Err(caller::left()),
                 Some(Ok(mut link)) if is_heartbeat => {
-                    match timeout(HANGING, link.call(verbs::call(&verb, &context)?)).await {
+                    let call = || verbs::call(&verb, &context);
+                    let mut first = pin!(link.call(call()?));
+                    match timeout(heartbeat_hangs_after(&verb), &mut first).await {
                         Ok(answer) => answer,
-                        // The lease would end while its connection hangs.
-                        Err(_) => self.control.quick_call(verbs::call(&verb, &context)?).await,
+                        // The lease would end while its connection hangs. But the first may only be slow.
+                        Err(_) => first_answer(first, self.control.quick_call(call()?)).await,
                     }
                 }
                 Some(Ok(mut link)) => link.call(verbs::call(&verb, &context)?).await,
@@ -326,6 +333,16 @@ async fn try_once(
     }
     link.commit().await?;
     Ok(Tried::Done(outcomes, notices))
+}
+
+/// After how long a request that prolongs a lease may hang. One that is only slow is not made twice, which would double the load of a server that
+/// has too much. Two thirds of a lease are left when a worker prolongs it.
+fn heartbeat_hangs_after(verb: &Verb) -> Duration {
+    let lease_ms = match verb {
+        Verb::Work(WorkVerb::Extend { lease_ms: Some(lease_ms), .. }) => lease_ms.unsigned_abs(),
+        _ => 0,
+    };
+    Duration::from_millis(lease_ms / 6).clamp(HANGING, LONGEST_HEARTBEAT)
 }
 
 /// Whether a verb gives messages or jobs to its caller only.

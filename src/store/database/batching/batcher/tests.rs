@@ -269,6 +269,39 @@ async fn batches_that_hang_give_their_places_to_the_items_behind_them() {
     }
 }
 
+/// Each push that the server kept waiting gave its place to the next, until no connection of the pool was left for any caller.
+#[tokio::test(start_paused = true)]
+async fn only_so_many_batches_that_hang_give_their_places_away() {
+    let _limit = crate::testing::limit();
+    let second = Duration::from_secs(1);
+    for batcher in [Batcher::new(active()), Batcher::new(active()).beside_pool()] {
+        let late = Mutex::new(Vec::new());
+        let leave = |batch: Vec<TestItem>| late.lock().unwrap().push(names(&batch));
+        let mut waker = Context::from_waker(Waker::noop());
+        let mut hanging = Vec::new();
+        let most = if batcher.is_one_at_a_time { 1 } else { 8 };
+        batcher.come(item(0));
+        for name in 1..most + 2 {
+            assert!(batcher.enter(item(name)).is_none());
+            let (end, ends) = tokio::sync::oneshot::channel::<()>();
+            let ended = async { ends.await.unwrap() };
+            let mut hangs = Box::pin(batcher.await_batch(1, ended, second, leave));
+            assert!(hangs.as_mut().poll(&mut waker).is_pending());
+            tokio::time::advance(second).await;
+            assert!(hangs.as_mut().poll(&mut waker).is_pending());
+            hanging.push((hangs, end));
+        }
+        assert_eq!(*late.lock().unwrap(), (1..=most).map(|name| [name]).collect::<Vec<_>>());
+        let (mut last, _end) = hanging.pop().unwrap();
+        let (mut ended, end) = hanging.pop().unwrap();
+        end.send(()).unwrap();
+        assert_eq!(ended.as_mut().poll(&mut waker), Poll::Ready(false));
+        tokio::time::advance(second).await;
+        assert!(last.as_mut().poll(&mut waker).is_pending());
+        assert_eq!(late.lock().unwrap().last(), Some(&vec![most + 1]), "another one may");
+    }
+}
+
 #[tokio::test]
 async fn a_caller_alone_leaves_at_once() {
     let _limit = crate::testing::limit();
