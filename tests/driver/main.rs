@@ -127,7 +127,7 @@ fn main() -> ExitCode {
             a_claim_that_fails_in_the_server_holds_no_group
             a_stranger_that_shares_the_lock_of_a_claim_is_not_waited_for_without_end;
         Postgres databases: implicit_casts_to_text_stop_no_verb a_database_of_another_encoding_is_refused;
-        Postgres plans: no_plan_depends_on_statistics a_long_outbox_is_delivered_in_proportion_to_its_length;
+        Postgres plans: no_plan_depends_on_statistics no_plan_depends_on_the_statistics_of_one_job a_long_outbox_is_delivered_in_proportion_to_its_length;
         Postgres old_snapshots: no_verb_walks_over_the_rows_that_an_old_snapshot_keeps
             a_generation_ends_after_every_transaction_that_may_use_it
             a_recheck_waits_for_the_transaction_with_the_latest_number

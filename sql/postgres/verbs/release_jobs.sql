@@ -58,7 +58,7 @@ BEGIN
             f.due_at
         INTO v_held, v_leased, v_due
         FROM dialoq.job AS f
-        WHERE f.job_id = p_job_ids[1] AND f.process = p_process AND f.holder = p_holder AND f.state = 2
+        WHERE f.job_id = p_job_ids[1] AND f.process = p_process AND f.holder = p_holder AND f.state::integer = 2
         FOR UPDATE;
     ELSE
         SELECT coalesce(array_agg(j.ctid) FILTER (WHERE j.due_at IS NULL), '{}'),
@@ -66,7 +66,7 @@ BEGIN
         INTO v_held, v_leased, v_due
         FROM (
             SELECT f.ctid, f.due_at FROM dialoq.job AS f
-            WHERE f.job_id = ANY (p_job_ids) AND f.process = p_process AND f.holder = p_holder AND f.state = 2
+            WHERE f.job_id = ANY (p_job_ids) AND f.process = p_process AND f.holder = p_holder AND f.state::integer = 2
             FOR UPDATE) AS j;
     END IF;
     v_now := dialoq.current_time_utc();
