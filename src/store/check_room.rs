@@ -4,7 +4,8 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
-/// Bytes of a body, or of the schemas of a definition, whose check is short: at the limit of its steps, half a second.
+/// Bytes of a body, or of the schemas of a definition, whose check is short: at the limit of its steps half a second, and some seconds with
+/// the rows and patterns that cost none.
 const SHORT: usize = 64 << 10;
 
 /// Room for as many long checks as the machine has processors, and for at least two, and for as many short ones. A body of

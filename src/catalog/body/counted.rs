@@ -2,20 +2,38 @@
 //!
 //! A schema that refers to itself under `anyOf` or `oneOf` can need a number of steps that doubles with each level of
 //! the body. The validator has no limit of its own, so each access to the body costs a step here. When the steps are
-//! used up, arrays and objects appear empty, and the validator comes to its end.
+//! used up, strings, arrays and objects appear empty, and the validator comes to its end.
 
+use super::{patterns, processor_time};
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::time::Duration;
 
 thread_local! {
     /// The steps left to the check under way on this thread, in comparisons.
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
-    /// The steps for each [`BYTES_PER_STEP`] of a string.
-    static FOR_TEXT: Cell<u64> = const { Cell::new(1) };
+    static STRINGS: Cell<Strings> = const { Cell::new(Strings::NONE) };
+}
+
+/// What the strings of the check under way may take.
+#[derive(Clone, Copy)]
+struct Strings {
+    /// Steps that the slowest pattern may take for each [`BYTES_PER_STEP`]. Few strings are under that pattern, and few patterns are as slow
+    /// as they may be.
+    steps: u64,
+    /// Where the processor time ends the check, and the most steps that one match may take; without them, the steps are paid.
+    until: Option<(Duration, u64)>,
+    /// Steps since the time was asked for.
+    unchecked: u64,
+    is_over: bool,
+}
+
+impl Strings {
+    const NONE: Self = Self { steps: 0, until: None, unchecked: 0, is_over: false };
 }
 
 /// Comparisons of two plain values that one step pays for. A validator compares with the values of an enumeration one
@@ -23,28 +41,49 @@ thread_local! {
 const COMPARISONS_PER_STEP: u64 = 64;
 /// Bytes of a string that one step pays for.
 const BYTES_PER_STEP: usize = 32;
+/// Steps of strings after which the processor time is asked for: 2 ms.
+const STEPS_UNCHECKED: u64 = 10_000;
+
+/// Why some work has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spent {
+    Steps,
+    Time,
+}
 
 /// Does some work with at most so many steps. `None` if they did not suffice: the result means nothing then.
 #[cfg(test)]
 pub(super) fn within<T>(steps: u64, work: impl FnOnce() -> T) -> Option<T> {
-    within_for(steps, 1, work)
+    within_for(steps, 0, None, work).ok()
 }
 
-/// The same, at so many steps for each [`BYTES_PER_STEP`] of a string.
-pub(super) fn within_for<T>(steps: u64, for_text: u64, work: impl FnOnce() -> T) -> Option<T> {
+/// The same, where a pattern may take so many steps for each [`BYTES_PER_STEP`] of a string. With a limit of processor time, that ends the
+/// work instead.
+pub(super) fn within_for<T>(
+    steps: u64,
+    for_text: u64,
+    time: Option<Duration>,
+    work: impl FnOnce() -> T,
+) -> Result<T, Spent> {
     /// Panic or not, later work on this thread is not counted.
     struct Uncounted;
     impl Drop for Uncounted {
         fn drop(&mut self) {
             LEFT.set(u64::MAX);
-            FOR_TEXT.set(1);
+            STRINGS.set(Strings::NONE);
         }
     }
     let _uncounted = Uncounted;
     LEFT.set(steps.saturating_mul(COMPARISONS_PER_STEP));
-    FOR_TEXT.set(for_text);
+    let time = time.filter(|_| for_text > 0);
+    let until = time.map(|time| (processor_time() + time, patterns::most_steps_of_match(time)));
+    STRINGS.set(Strings { steps: for_text, until, ..Strings::NONE });
     let done = work();
-    (LEFT.get() > 0).then_some(done)
+    match LEFT.get() {
+        0 if STRINGS.get().is_over => Err(Spent::Time),
+        0 => Err(Spent::Steps),
+        _ => Ok(done),
+    }
 }
 
 /// Pays for an access. False if no steps are left.
@@ -59,8 +98,25 @@ fn pay_comparisons(comparisons: u64) -> bool {
 }
 
 fn pay_for_text(text: &str) -> bool {
-    let for_text = usize::try_from(FOR_TEXT.get()).unwrap_or(usize::MAX);
-    pay((text.len() / BYTES_PER_STEP).saturating_mul(for_text).saturating_add(1))
+    let parts = text.len() / BYTES_PER_STEP;
+    let strings = STRINGS.get();
+    if strings.steps == 0 || parts == 0 {
+        return pay(1 + parts);
+    }
+    let for_patterns = strings.steps.saturating_mul(parts as u64);
+    let Some((until, most)) = strings.until else {
+        return pay(usize::try_from(for_patterns).unwrap_or(usize::MAX).saturating_add(1 + parts));
+    };
+    let mut strings = Strings { unchecked: strings.unchecked.saturating_add(for_patterns), ..strings };
+    if strings.unchecked > STEPS_UNCHECKED {
+        strings.is_over = for_patterns > most || processor_time() > until;
+        strings.unchecked = 0;
+    }
+    STRINGS.set(strings);
+    if strings.is_over {
+        LEFT.set(0);
+    }
+    pay(1 + parts)
 }
 
 /// The representation.
@@ -112,8 +168,8 @@ impl<'a> Node<'a, Counted> for CountedNode<'a> {
 
     fn as_string(&self) -> Option<Cow<'a, str>> {
         let text = self.0.as_str()?;
-        pay_for_text(text);
-        Some(Cow::Borrowed(text))
+        // A match is not ended, so that of a text that costs too much is not begun.
+        Some(Cow::Borrowed(if pay_for_text(text) { text } else { "" }))
     }
 
     fn as_number(&self) -> Option<&'a Number> {
@@ -366,18 +422,38 @@ mod tests {
     #[test]
     fn strings_cost_more_under_long_patterns() {
         let text = Value::String("x".repeat(320));
-        let cost = |for_text| {
-            within_for(1000, for_text, || {
+        let cost = |for_text, time| {
+            within_for(1000, for_text, time, || {
                 CountedNode(&text).as_string();
                 1000 - LEFT.get() / COMPARISONS_PER_STEP
             })
         };
-        assert_eq!((cost(1), cost(7), cost(u64::MAX)), (Some(11), Some(71), None));
+        assert_eq!((cost(0, None), cost(7, None), cost(u64::MAX, None)), (Ok(11), Ok(81), Err(Spent::Steps)));
         assert_eq!(within(1000, || LEFT.get() / COMPARISONS_PER_STEP), Some(1000));
+        let enough = Some(Duration::from_secs(3600));
+        assert_eq!((cost(7, enough), cost(700_000, enough)), (Ok(11), Ok(11)), "the time ends the check instead");
+        assert_eq!(cost(1 << 40, enough), Err(Spent::Time), "one string that may take hours");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_time_of_strings_has_an_end() {
+        let text = Value::String("x".repeat(320));
+        let read = |for_text, time| {
+            within_for(1000, for_text, Some(time), || {
+                let began = processor_time();
+                while processor_time() == began {}
+                CountedNode(&text).as_string();
+            })
+        };
+        assert_eq!(read(STEPS_UNCHECKED, Duration::ZERO), Err(Spent::Time));
+        assert_eq!(read(1, Duration::ZERO), Ok(()), "so few steps are not worth a look");
+        assert_eq!(read(STEPS_UNCHECKED, Duration::from_secs(3600)), Ok(()));
+        assert_eq!(within(1000, || CountedNode(&text).as_string().is_some()), Some(true), "later work has no end");
     }
 
     #[test]
-    fn without_steps_lists_and_objects_appear_empty() {
+    fn without_steps_strings_lists_and_objects_appear_empty() {
         let (list, object) = (json!([1]), json!({"a": 1}));
         let seen = Cell::new((true, true, true));
         let access = || {
@@ -388,6 +464,9 @@ mod tests {
         assert_eq!(seen.get(), (false, false, false));
         assert_eq!(within(4, access), Some(()));
         assert_eq!(seen.get(), (true, true, true));
+        let text = json!("text");
+        let read = || CountedNode(&text).as_string().map(Cow::into_owned);
+        assert_eq!((within(1, || assert_eq!(read().as_deref(), Some(""))), read().as_deref()), (None, Some("text")));
         let members = || CountedObject(object.as_object().unwrap()).members().count();
         assert_eq!((within(1, || assert_eq!(members(), 0)), members()), (None, 1));
     }

@@ -21,6 +21,7 @@ use super::{Catalog, MessageType};
 use crate::protocol::definition::Validation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use schemas::{Compiled, Kind, Schema, Schemas};
 
@@ -45,6 +46,27 @@ const STEPS_PER_BYTE: u64 = 16;
 /// Steps of a check by a schema: accesses to values of a JSON body, visits of elements of an XML body.
 fn most_steps(bytes: usize) -> u64 {
     LEAST_STEPS + STEPS_PER_BYTE * bytes as u64
+}
+
+/// Processor time of a check, and for each byte of the body, after which it is given up. What is counted before it runs keeps nearly all far
+/// below; this is for what the counts miss, and for patterns.
+const MOST_TIME: Duration = Duration::from_secs(10);
+const MOST_TIME_PER_BYTE: Duration = Duration::from_micros(10);
+
+fn most_time(bytes: usize) -> Duration {
+    MOST_TIME + MOST_TIME_PER_BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX))
+}
+
+/// The processor time of this thread: a check is not given up because the machine is busy, or because its process was stopped.
+#[cfg(unix)]
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+#[cfg(not(unix))]
+fn processor_time() -> Duration {
+    Duration::ZERO
 }
 
 /// The most memory that a check by a schema may take. `<n/>` a million times takes 600 MB.
@@ -102,6 +124,11 @@ impl Effort {
             Self::Quick => QUICK_STEPS,
             Self::Full => u64::MAX,
         }
+    }
+
+    /// The processor time that ends the check of so many bytes; `None` where nothing but its steps does.
+    fn time(self, bytes: usize) -> Option<Duration> {
+        (self == Self::Full && cfg!(unix)).then(|| most_time(bytes))
     }
 }
 

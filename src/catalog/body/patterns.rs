@@ -3,6 +3,8 @@
 //! A value is matched in time linear in its length, but for each character as many places of the pattern may be open as it has when
 //! its counted repetitions are written out.
 
+use std::time::Duration;
+
 /// A class, as places of the compiled pattern: characters beyond ASCII take several bytes.
 const CLASS: u64 = 8;
 /// A property (`\p{L}`) or a set of letters and digits (`\w`), likewise.
@@ -13,6 +15,13 @@ const LONG: u64 = 1600;
 
 /// So short that only a great number of such patterns can.
 const SHORT: u64 = 256;
+
+/// The steps that one match may take and is begun, if the check has so much time: ten minutes more, as a match is not ended. Most
+/// patterns take a thousandth of what they may: 15 KB with e-mails under `[\w.-]{1,64}@[\w.-]{1,255}` took 0.1 ms, and not 0.4 s.
+pub(super) fn most_steps_of_match(time: Duration) -> u64 {
+    let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    3_000_000_000_u64.saturating_add(microseconds.saturating_mul(5))
+}
 
 /// A pattern, written out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -185,7 +185,12 @@ impl Weights {
         Ok(weights)
     }
 
-    /// The steps of a check, at most.
+    /// The steps that the patterns may take.
+    pub(super) fn steps_of_patterns(&self, parts: Parts) -> u64 {
+        (parts.bytes / 32).saturating_mul(self.patterns)
+    }
+
+    /// The steps of a check, at most, without those of the patterns.
     pub(super) fn steps(&self, parts: Parts) -> u64 {
         let by_part = [
             self.check,
@@ -193,7 +198,6 @@ impl Weights {
             parts.attributes.saturating_mul(self.attribute),
             parts.found.saturating_mul(FOUND),
             (parts.bytes / 2).saturating_mul(self.item),
-            (parts.bytes / 32).saturating_mul(self.patterns),
         ];
         by_part.into_iter().fold(0, u64::saturating_add)
     }

@@ -4,9 +4,9 @@
 //! one of them. Each stands by itself: `xs:import`, `xs:include`, `xs:redefine` and `xs:override` are refused when the
 //! collection is created, so that none of them is silently ignored. Only the namespace of `xml:lang` can be imported.
 
-use super::weights::{Alike, Weights};
+use super::weights::{Alike, Parts, Weights};
 use super::xml::Counted;
-use super::{Effort, check_memory, most_steps, xml};
+use super::{Effort, check_memory, most_steps, most_time, patterns, processor_time, xml};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,11 +29,6 @@ const LARGE_PLACES: u64 = 100_000;
 
 /// Bytes of the names that a compiled schema may learn from bodies before it is compiled again. It keeps those of all elements it meets.
 const MOST_NAMES: usize = 4 << 20;
-
-/// Processor time of a check, and for each byte of the body, after which it is given up. What is counted before it runs keeps nearly all far
-/// below; this is for what the counts miss.
-const MOST_TIME: Duration = Duration::from_secs(10);
-const MOST_TIME_PER_BYTE: Duration = Duration::from_micros(10);
 
 /// The memory of what a path of an identity constraint finds, of an attribute that may be an identity, and of half an item of a list, in
 /// bytes.
@@ -98,10 +93,16 @@ impl Collection {
     fn check_text(&self, text: &str, effort: Effort, limit: u64) -> Result<Option<()>, String> {
         let counted = xml::count(text, |element| self.constraints(element))?;
         let parts = counted.parts;
-        let steps = self.schemas.iter().map(|schema| schema.weights.steps(parts)).fold(0, u64::saturating_add);
-        // On a thread of its own, some rows that are compared one by one cost nothing more.
+        let sum = |steps: fn(&Weights, Parts) -> u64| {
+            self.schemas.iter().map(|schema| steps(&schema.weights, parts)).fold(0, u64::saturating_add)
+        };
+        // On a thread of its own, some rows that are compared one by one cost nothing more. Nor do patterns, which the time ends.
         let free = if effort == Effort::Full { MOST_FREE } else { 0 };
-        let steps = steps.saturating_add(parts.alike.saturating_sub(free));
+        let for_patterns = sum(Weights::steps_of_patterns);
+        let free_for_patterns = effort.time(text.len()).map_or(0, patterns::most_steps_of_match);
+        let steps = sum(Weights::steps)
+            .saturating_add(parts.alike.saturating_sub(free))
+            .saturating_add(for_patterns.saturating_sub(free_for_patterns));
         if steps > effort.steps().min(limit) {
             if steps <= limit {
                 return Ok(None);
@@ -120,7 +121,7 @@ impl Collection {
             ));
         }
         check_memory(self.memory(&counted))?;
-        let time = MOST_TIME + MOST_TIME_PER_BYTE.saturating_mul(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        let time = most_time(text.len());
         let mut first = None;
         for schema in &self.schemas {
             let Some(copy) = schema.take(effort)? else { return Ok(None) };
@@ -283,18 +284,6 @@ impl ValidationEventHandler for Watch<'_> {
     }
 }
 
-/// The processor time of this thread: a check is not given up because the machine is busy, or because its process was stopped.
-#[cfg(unix)]
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
-}
-
-#[cfg(not(unix))]
-fn processor_time() -> Duration {
-    Duration::ZERO
-}
-
 impl Copy {
     fn validate(&self, text: &str, limit: Duration) -> Option<Fault> {
         let found = RefCell::new(None);
@@ -415,7 +404,7 @@ mod tests {
         let collection = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'/></xs:schema>"));
         let copy = collection.schemas[0].take(Effort::Full).unwrap().unwrap();
         let body = format!("<r>{}</r>", "<a/>".repeat(100));
-        assert!(copy.validate(&body, MOST_TIME).is_none());
+        assert!(copy.validate(&body, most_time(0)).is_none());
         let fault = copy.validate(&body, Duration::ZERO).expect("it took some time");
         assert!(fault.why.contains("too long"), "{}", fault.why);
     }
