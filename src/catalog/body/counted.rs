@@ -4,6 +4,7 @@
 //! the body. The validator has no limit of its own, so each access to the body costs a step here. When the steps are
 //! used up, strings, arrays and objects appear empty, and the validator comes to its end.
 
+use super::patterns::Cost;
 use super::{patterns, processor_time};
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
@@ -22,9 +23,8 @@ thread_local! {
 /// What the strings of the check under way may take.
 #[derive(Clone, Copy)]
 struct Strings {
-    /// Steps that the slowest pattern may take for each [`BYTES_PER_STEP`]. Few strings are under that pattern, and few patterns are as slow
-    /// as they may be.
-    steps: u64,
+    /// What the slowest pattern may cost. Few strings are under that pattern, and few patterns are as slow as they may be.
+    cost: Cost,
     /// Where the processor time ends the check, and the most steps that one match may take; without them, the steps are paid.
     until: Option<(Duration, u64)>,
     /// Steps since the time was asked for.
@@ -33,7 +33,7 @@ struct Strings {
 }
 
 impl Strings {
-    const NONE: Self = Self { steps: 0, until: None, unchecked: 0, is_over: false };
+    const NONE: Self = Self { cost: Cost::NONE, until: None, unchecked: 0, is_over: false };
 }
 
 /// Comparisons of two plain values that one step pays for. A validator compares with the values of an enumeration one
@@ -54,14 +54,13 @@ pub(super) enum Spent {
 /// Does some work with at most so many steps. `None` if they did not suffice: the result means nothing then.
 #[cfg(test)]
 pub(super) fn within<T>(steps: u64, work: impl FnOnce() -> T) -> Option<T> {
-    within_for(steps, 0, None, work).ok()
+    within_for(steps, Cost::NONE, None, work).ok()
 }
 
-/// The same, where a pattern may take so many steps for each [`BYTES_PER_STEP`] of a string. With a limit of processor time, that ends the
-/// work instead.
+/// The same, where the patterns may cost so much for each string. With a limit of processor time, that ends the work instead.
 pub(super) fn within_for<T>(
     steps: u64,
-    for_text: u64,
+    of_patterns: Cost,
     time: Option<Duration>,
     work: impl FnOnce() -> T,
 ) -> Result<T, Spent> {
@@ -75,9 +74,9 @@ pub(super) fn within_for<T>(
     }
     let _uncounted = Uncounted;
     LEFT.set(steps.saturating_mul(COMPARISONS_PER_STEP));
-    let time = time.filter(|_| for_text > 0);
+    let time = time.filter(|_| of_patterns != Cost::NONE);
     let until = time.map(|time| (processor_time() + time, patterns::most_steps_of_match(time)));
-    STRINGS.set(Strings { steps: for_text, until, ..Strings::NONE });
+    STRINGS.set(Strings { cost: of_patterns, until, ..Strings::NONE });
     let done = work();
     match LEFT.get() {
         0 if STRINGS.get().is_over => Err(Spent::Time),
@@ -100,10 +99,10 @@ fn pay_comparisons(comparisons: u64) -> bool {
 fn pay_for_text(text: &str) -> bool {
     let parts = text.len() / BYTES_PER_STEP;
     let strings = STRINGS.get();
-    if strings.steps == 0 || parts == 0 {
+    if strings.cost == Cost::NONE || parts == 0 {
         return pay(1 + parts);
     }
-    let for_patterns = strings.steps.saturating_mul(parts as u64);
+    let for_patterns = strings.cost.steps(text);
     let Some((until, most)) = strings.until else {
         return pay(usize::try_from(for_patterns).unwrap_or(usize::MAX).saturating_add(1 + parts));
     };
@@ -422,8 +421,8 @@ mod tests {
     #[test]
     fn strings_cost_more_under_long_patterns() {
         let text = Value::String("x".repeat(320));
-        let cost = |for_text, time| {
-            within_for(1000, for_text, time, || {
+        let cost = |long, time| {
+            within_for(1000, Cost { long, ..Cost::NONE }, time, || {
                 CountedNode(&text).as_string();
                 1000 - LEFT.get() / COMPARISONS_PER_STEP
             })
@@ -439,8 +438,8 @@ mod tests {
     #[test]
     fn the_time_of_strings_has_an_end() {
         let text = Value::String("x".repeat(320));
-        let read = |for_text, time| {
-            within_for(1000, for_text, Some(time), || {
+        let read = |long, time| {
+            within_for(1000, Cost { long, ..Cost::NONE }, Some(time), || {
                 let began = processor_time();
                 while processor_time() == began {}
                 CountedNode(&text).as_string();

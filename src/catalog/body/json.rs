@@ -1,7 +1,7 @@
 //! JSON bodies; ours, Service Broker has XML only.
 
 use super::counted::{self, Counted, CountedNode, Spent};
-use super::patterns::{self, Pattern};
+use super::patterns::Cost;
 use super::{Effort, chains, check_memory, most_steps};
 use jsonschema::PatternOptions;
 use serde::de::IgnoredAny;
@@ -23,8 +23,8 @@ pub(super) struct JsonSchema {
     validator: jsonschema::Validator<Counted>,
     /// The longest row of its references and alternatives.
     longest_chain: u64,
-    /// Steps that its slowest pattern may take for each 32 bytes of a string.
-    for_text: u64,
+    /// What its slowest pattern may cost.
+    of_patterns: Cost,
 }
 
 /// Whether a body is one JSON text in UTF-8, without a byte-order mark.
@@ -42,14 +42,16 @@ impl JsonSchema {
         let schema: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         // Before the validator follows them, for which it takes time in proportion to the square of their number.
         let longest_chain = chains::longest(&schema)?;
-        let for_text = steps_for_text(&schema);
+        let of_patterns = cost_of_patterns(&schema);
         let options = jsonschema::options_for::<Counted>()
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS))
             .with_format("regex", is_pattern);
-        options.offline().build(&schema).map(|validator| Self { validator, longest_chain, for_text }).map_err(|error| {
-            let at = error.instance_path().to_string();
-            if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
-        })
+        options.offline().build(&schema).map(|validator| Self { validator, longest_chain, of_patterns }).map_err(
+            |error| {
+                let at = error.instance_path().to_string();
+                if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
+            },
+        )
     }
 
     /// `None` if the effort did not suffice.
@@ -69,7 +71,7 @@ impl JsonSchema {
         let limit = most_steps(body.len());
         let steps = effort.steps().min(limit);
         let time = effort.time(body.len());
-        match counted::within_for(steps, self.for_text, time, || self.validator.is_valid(CountedNode(&value))) {
+        match counted::within_for(steps, self.of_patterns, time, || self.validator.is_valid(CountedNode(&value))) {
             Err(Spent::Steps) if steps < limit => None,
             Err(Spent::Steps) => Some(Err(format!(
                 "checking it takes more than {limit} steps, the limit for a body of {} bytes; nest it less, or simplify the \
@@ -89,7 +91,7 @@ impl JsonSchema {
         if nested > MOST_EXPLAINED {
             return "its values nest too deep to name the fault".into();
         }
-        let explained = counted::within_for(STEPS_TO_EXPLAIN, self.for_text, time, || self.fault(value));
+        let explained = counted::within_for(STEPS_TO_EXPLAIN, self.of_patterns, time, || self.fault(value));
         explained.ok().flatten().unwrap_or_else(|| "it has too many faults to name one".into())
     }
 
@@ -103,25 +105,17 @@ impl JsonSchema {
     }
 }
 
-/// Steps that the slowest pattern of a schema may take for each 32 bytes of a string.
-fn steps_for_text(schema: &Value) -> u64 {
-    let inside = |value: &Value| match value {
-        Value::Array(items) => items.iter().map(steps_for_text).max().unwrap_or(0),
-        Value::Object(members) => members.values().map(steps_for_text).max().unwrap_or(0),
-        _ => 0,
+/// What the slowest pattern of a schema may cost.
+fn cost_of_patterns(schema: &Value) -> Cost {
+    let inside = match schema {
+        Value::Array(items) => items.iter().map(cost_of_patterns).fold(Cost::NONE, Cost::widest),
+        Value::Object(members) => members.values().map(cost_of_patterns).fold(Cost::NONE, Cost::widest),
+        _ => Cost::NONE,
     };
-    let own = schema.get("pattern").and_then(Value::as_str).map_or(0, steps_of);
-    let of_names = schema.get("patternProperties").and_then(Value::as_object);
-    let of_names = of_names.and_then(|patterns| patterns.keys().map(|pattern| steps_of(pattern)).max()).unwrap_or(0);
-    inside(schema).max(own).max(of_names)
-}
-
-/// One that is not tied to the beginning of a text may begin anywhere in it, which is as a repetition; but for the letters that it begins
-/// with, which are searched for.
-fn steps_of(pattern: &str) -> u64 {
-    let is_searched = !pattern.starts_with(|first: char| first == '^' || first.is_alphanumeric());
-    let whole = if is_searched { Pattern::of(&format!(".*{pattern}")) } else { Pattern::of(pattern) };
-    patterns::long(whole.repeated_places())
+    let own = schema.get("pattern").and_then(Value::as_str).map_or(Cost::NONE, Cost::of);
+    let names = schema.get("patternProperties").and_then(Value::as_object);
+    let of_names = names.into_iter().flat_map(|names| names.keys()).map(|name| Cost::of(name));
+    of_names.fold(inside.widest(own), Cost::widest)
 }
 
 /// The format `regex`. The names of groups are compared with all before them: 16,000 took 0.3 s, and a string may hold millions.
@@ -167,13 +161,13 @@ mod tests {
 
     #[test]
     fn strings_cost_as_much_as_the_slowest_pattern() {
-        let steps = |schema: Value| steps_for_text(&schema);
-        assert_eq!(steps(json!({"pattern": "^[a-z]{1,500}$", "items": {"pattern": "a.{0,1000}b"}})), 0);
         let long = "^(.*[a-z].{300}b)?.*x$";
-        for schema in [json!({"items": [{"pattern": long}]}), json!({"patternProperties": {long: true, "a": {}}})] {
-            assert_eq!(steps(schema), (8 + 11 + 2400 + 1 + 8 + 1 + 2) / 3);
-        }
-        assert_eq!(steps(json!({"pattern": ".{300}x"})), (8 + 2400 + 1) / 3, "it may begin anywhere");
+        let far = "(?=.*a)b";
+        let usual = json!({"pattern": "^[a-z]{1,500}$", "properties": {"pattern": {"pattern": "a.{0,1000}b"}}});
+        assert_eq!(cost_of_patterns(&usual), Cost::NONE);
+        assert_eq!(cost_of_patterns(&json!({"items": [{"pattern": "a"}, {"pattern": long}]})), Cost::of(long));
+        let both = json!({"pattern": far, "patternProperties": {long: true, "a": {}}});
+        assert_eq!(cost_of_patterns(&both), Cost { is_squared: true, ..Cost::of(long) });
     }
 
     #[test]
