@@ -93,6 +93,41 @@ pub(crate) fn a_take_by_type_reads_each_key_once(store: Store) {
 }
 
 /// A refused report locks the row of its job for a moment.
+/// Lines of so many keys wait for the next attempt at their first job, as when a partner is down. A take passes over the jobs behind
+/// them, and compares none with each of the keys: one took 7 s, and held up those of others.
+pub(crate) fn a_take_passes_over_many_lines_that_wait(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT").await.unwrap();
+        let fill = "SELECT count(*) FROM generate_series(1, 20) AS r (n)
+            CROSS JOIN LATERAL (SELECT ARRAY(SELECT 'k' || k.n FROM generate_series(1, least(r.n, 0) + 3000) AS k (n)) AS keys) AS l
+            CROSS JOIN LATERAL dialoq.push_job_batch('w', array_fill('t'::text, ARRAY[3000]), l.keys, array_fill(5, ARRAY[3000]),
+                array_fill(NULL::bigint, ARRAY[3000]), array_fill(NULL::bigint, ARRAY[3000]), array_fill(NULL::bytea, ARRAY[3000]),
+                array_fill(''::text, ARRAY[3000])) AS p";
+        client.batch_execute(fill).await.unwrap();
+        let failed = "UPDATE dialoq.job SET state = 0, attempts = 1, due_at = now() + interval '1 hour'
+            WHERE job_id IN (SELECT min(j.job_id) FROM dialoq.job AS j GROUP BY j.job_key)";
+        client.batch_execute(failed).await.unwrap();
+        client.batch_execute("VACUUM ANALYZE dialoq.job").await.unwrap();
+        push(&broker, "the only one", "t", Some("free")).await;
+        let least = async |text: &str| {
+            let mut least = Duration::MAX;
+            for _ in 0..2 {
+                let begun = std::time::Instant::now();
+                client.batch_execute(text).await.unwrap();
+                least = least.min(begun.elapsed());
+            }
+            least
+        };
+        let read = least(
+            "SELECT count(*) FROM dialoq.job AS j WHERE j.state = 1 AND j.job_key NOT IN (SELECT f.job_key FROM dialoq.job AS f WHERE f.state = 0)",
+        )
+        .await;
+        let lasts = least("BEGIN; SELECT count(*) FROM dialoq.take_jobs('w', p_has_lease => true); ROLLBACK").await;
+        assert!(lasts < 15 * read, "a take lasts {lasts:?}, to read all jobs once {read:?}");
+        assert_eq!(take(&broker, None).await.as_deref(), Some("the only one"));
+    });
+}
+
 pub(crate) fn a_row_that_is_locked_for_a_moment_lets_no_later_job_pass(store: Store) {
     on(store, |broker, client, _| async move {
         broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT").await.unwrap();

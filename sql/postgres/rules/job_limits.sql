@@ -220,5 +220,5 @@ BEGIN
         SELECT FROM dialoq.job AS j
         WHERE j.queue_id = q.queue_id AND j.state = 1
             AND CASE WHEN j.job_key IS NULL THEN NOT v_blocked.is_keyless_blocked
-                ELSE j.job_key <> ALL (v_blocked.blocked) END);
+                ELSE j.job_key NOT IN (SELECT unnest(v_blocked.blocked)) END);
 END $$;

@@ -47,7 +47,7 @@ BEGIN
             SELECT j.job_id, j.job_key, j.take_order FROM dialoq.job AS j
             WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = k.rank AND j.take_order > p_past_order
                 AND (p_job_type IS NULL OR j.job_type = p_job_type)
-                AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key <> ALL (p_blocked) END
+                AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key NOT IN (SELECT unnest(p_blocked)) END
             ORDER BY j.rank_from_top, j.take_order LIMIT 1) AS f
         ORDER BY f.take_order LIMIT 1;
     ELSIF p_job_type IS NULL THEN
@@ -56,7 +56,7 @@ BEGIN
         FROM dialoq.job AS j
         WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
             AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
-            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key <> ALL (p_blocked) END
+            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key NOT IN (SELECT unnest(p_blocked)) END
         ORDER BY j.rank_from_top, j.take_order LIMIT 1;
     ELSE
         SELECT j.job_id, j.job_key, j.rank_from_top, j.take_order
@@ -64,7 +64,7 @@ BEGIN
         FROM dialoq.job AS j
         WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
             AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
-            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key <> ALL (p_blocked) END
+            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key NOT IN (SELECT unnest(p_blocked)) END
         ORDER BY j.rank_from_top, j.take_order LIMIT 1;
     END IF;
 END $$;
@@ -125,7 +125,7 @@ BEGIN
                 SELECT e.take_order FROM dialoq.job AS e
                 WHERE e.queue_id = q.queue_id AND e.job_key IS NULL AND e.state = 1 AND e.rank_from_top = -1
                 ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1)
-            ELSE f.job_key <> ALL (p_blocked) AND f.take_order = (
+            ELSE f.job_key NOT IN (SELECT unnest(p_blocked)) AND f.take_order = (
                 -- What this take has taken before is still in the index, so the search begins behind it.
                 SELECT e.take_order FROM dialoq.job AS e
                 WHERE e.queue_id = q.queue_id AND e.state = 1 AND e.rank_from_top = -1
@@ -156,7 +156,7 @@ BEGIN
                 SELECT e.take_order FROM dialoq.job AS e
                 WHERE e.queue_id = q.queue_id AND e.job_key IS NULL AND e.state = 1 AND e.rank_from_top = -1
                 ORDER BY e.queue_id, e.job_key, e.take_order LIMIT 1) THEN 0 END
-            WHEN f.job_key = ANY (p_blocked) THEN NULL
+            WHEN f.job_key IN (SELECT unnest(p_blocked)) THEN NULL
             ELSE (
                 SELECT nullif(count(*), r.room) FROM (
                     SELECT FROM dialoq.job AS e
@@ -168,7 +168,7 @@ BEGIN
         FROM (
             SELECT CASE
                 WHEN q.max_taken_per_key < 2 THEN 1
-                WHEN f.job_key IS NULL OR f.job_key = ANY (p_blocked) THEN 0
+                WHEN f.job_key IS NULL OR f.job_key IN (SELECT unnest(p_blocked)) THEN 0
                 ELSE greatest(coalesce(p_rooms[array_position(p_keys, f.job_key)], dialoq.room_of_key(q, f.job_key, p_now)), 0)
                 END AS room
             OFFSET 0) AS r
