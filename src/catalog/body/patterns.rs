@@ -156,10 +156,10 @@ impl Cost {
         Self { long: self.long.max(other.long), is_squared: self.is_squared || other.is_squared }
     }
 
-    /// Steps for a string. `(?=.*[0-9])` without a `^` took a second for 10 KB, and hours for a megabyte.
+    /// Steps for a string. `(?=.*[0-9])` without a `^` took 0.4 s for 4,000 bytes, and hours for a megabyte.
     pub(super) fn steps(self, text: &str) -> u64 {
         let bytes = text.len() as u64;
-        let squared = if self.is_squared { bytes.saturating_mul(bytes) / 128 } else { 0 };
+        let squared = if self.is_squared { bytes.saturating_mul(bytes) / 16 } else { 0 };
         self.long.saturating_mul(bytes / 32).saturating_add(squared)
     }
 }
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!((steps("^a+$", 0), steps("^a+$", 320), steps("a.{0,1000}b", 320)), (0, 0, 0));
         assert_eq!(steps("^(.*[a-z].{300}b)?.*x$", 320), 10 * 810);
         assert_eq!(steps(".{300}x", 320), 10 * 803, "it may begin anywhere");
-        assert_eq!(steps("(?=.*a)b", 1280), 1280 * 1280 / 128);
+        assert_eq!(steps("(?=.*a)b", 1280), 1280 * 1280 / 16);
         assert_eq!(Cost::NONE.widest(Cost::of("(?=.*a)b")), Cost::of("(?=.*a)b"));
     }
 
