@@ -265,9 +265,17 @@ fn patterns_of_a_body_and_for_a_long_text() {
     let of_names = why(by_schema(old, &format!("\"{}\"", names(200_000))));
     assert!(of_names.contains("steps, the limit for a body of"), "{of_names}");
     let far = r#"{"pattern":"(?=.*[A-Z])(?=.*[0-9]).{8,}"}"#;
+    let names_far = r#"{"patternProperties":{"(?=.*[A-Z]).{8,}":true}}"#;
     assert_eq!(by_schema(far, r#""passwordA1""#), Ok(()));
-    for (schema, text) in [(slow, "aé".repeat(6_000_000)), (far, "a".repeat(2_000_000))] {
-        let of_text = why(by_schema(schema, &format!("\"{text}\"")));
+    let of_far = why(by_schema(far, &format!("\"{}\"", "a".repeat(5_000))));
+    assert!(of_far.contains("steps, the limit"), "{of_far}");
+    assert!(why(by_schema(far, r#""password""#)).contains("does not match"));
+    let beside = r#"{"properties":{"password":{"pattern":"(?=.*[0-9]).{8,}"},"note":{"pattern":"^a*$"}}}"#;
+    let note = "a".repeat(1_000_000);
+    assert_eq!(by_schema(beside, &format!(r#"{{"password":"passwor1","note":"{note}"}}"#)), Ok(()));
+    for (schema, text) in [(slow, format!("\"{}\"", "aé".repeat(6_000_000))), (names_far, format!("{{\"{note}\":1}}"))]
+    {
+        let of_text = why(by_schema(schema, &text));
         assert!(of_text.contains(if cfg!(unix) { "takes too long" } else { "steps, the limit" }), "{of_text}");
     }
 }

@@ -3,10 +3,11 @@
 use super::counted::{self, Counted, CountedNode, Spent};
 use super::patterns::Cost;
 use super::{Effort, chains, check_memory, most_steps};
-use jsonschema::PatternOptions;
+use jsonschema::json::Node;
+use jsonschema::{Keyword, PatternOptions, ValidationError, ValidationOptions};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 /// Accesses allowed for composing the text of a rejection.
@@ -43,9 +44,10 @@ impl JsonSchema {
         // Before the validator follows them, for which it takes time in proportion to the square of their number.
         let longest_chain = chains::longest(&schema)?;
         let of_patterns = cost_of_patterns(&schema);
-        let options = jsonschema::options_for::<Counted>()
-            .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS))
-            .with_format("regex", is_pattern);
+        let mut options = with_patterns().with_format("regex", is_pattern);
+        if looks_far(&schema) {
+            options = options.with_keyword("pattern", |_, pattern, _| Priced::of(pattern));
+        }
         options.offline().build(&schema).map(|validator| Self { validator, longest_chain, of_patterns }).map_err(
             |error| {
                 let at = error.instance_path().to_string();
@@ -105,17 +107,63 @@ impl JsonSchema {
     }
 }
 
-/// What the slowest pattern of a schema may cost.
+/// What the slowest pattern of a schema may cost for each string; those that look far pay for their own strings, but as names of members.
 fn cost_of_patterns(schema: &Value) -> Cost {
-    let inside = match schema {
-        Value::Array(items) => items.iter().map(cost_of_patterns).fold(Cost::NONE, Cost::widest),
-        Value::Object(members) => members.values().map(cost_of_patterns).fold(Cost::NONE, Cost::widest),
-        _ => Cost::NONE,
-    };
     let own = schema.get("pattern").and_then(Value::as_str).map_or(Cost::NONE, Cost::of);
     let names = schema.get("patternProperties").and_then(Value::as_object);
     let of_names = names.into_iter().flat_map(|names| names.keys()).map(|name| Cost::of(name));
-    of_names.fold(inside.widest(own), Cost::widest)
+    let here = of_names.fold(Cost { is_squared: false, ..own }, Cost::widest);
+    parts(schema).map(cost_of_patterns).fold(here, Cost::widest)
+}
+
+/// Whether a pattern of a schema looks far.
+fn looks_far(schema: &Value) -> bool {
+    schema.get("pattern").and_then(Value::as_str).is_some_and(|pattern| Cost::of(pattern).is_squared)
+        || parts(schema).any(looks_far)
+}
+
+fn parts(schema: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match schema {
+        Value::Array(items) => Box::new(items.iter()),
+        Value::Object(members) => Box::new(members.values()),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn with_patterns<'a>() -> ValidationOptions<'a, Arc<dyn jsonschema::Retrieve>, Counted> {
+    let options = jsonschema::options_for::<Counted>();
+    options.with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS))
+}
+
+/// The keyword `pattern` of a schema with patterns that look far, which takes the square of a string's length. It cannot be ended, and
+/// 4,000 bytes took 0.4 s, so a string pays for it before.
+struct Priced {
+    pattern: String,
+    cost: Cost,
+    validator: jsonschema::Validator<Counted>,
+}
+
+impl Priced {
+    fn of(pattern: &Value) -> Result<Box<dyn for<'i> Keyword<'i, Counted>>, ValidationError<'static>> {
+        let text = pattern.as_str().unwrap_or_default();
+        let built = with_patterns().offline().build(&json!({ "pattern": pattern }));
+        let validator = built.map_err(|error| ValidationError::schema(error.to_string()))?;
+        Ok(Box::new(Self { pattern: text.to_owned(), cost: Cost { long: 0, ..Cost::of(text) }, validator }))
+    }
+}
+
+impl<'i> Keyword<'i, Counted> for Priced {
+    fn validate(&self, value: CountedNode<'i>) -> Result<(), ValidationError<'i>> {
+        if self.is_valid(value) {
+            return Ok(());
+        }
+        Err(ValidationError::custom(format!("value does not match \"{}\"", self.pattern)))
+    }
+
+    fn is_valid(&self, value: CountedNode<'i>) -> bool {
+        let pays = |text: &str| counted::pay(usize::try_from(self.cost.steps(text)).unwrap_or(usize::MAX));
+        value.as_string().is_none_or(|text| pays(&text)) && self.validator.is_valid(value)
+    }
 }
 
 /// The format `regex`. The names of groups are compared with all before them: 16,000 took 0.3 s, and a string may hold millions.
@@ -167,7 +215,10 @@ mod tests {
         assert_eq!(cost_of_patterns(&usual), Cost::NONE);
         assert_eq!(cost_of_patterns(&json!({"items": [{"pattern": "a"}, {"pattern": long}]})), Cost::of(long));
         let both = json!({"pattern": far, "patternProperties": {long: true, "a": {}}});
-        assert_eq!(cost_of_patterns(&both), Cost { is_squared: true, ..Cost::of(long) });
+        assert_eq!(cost_of_patterns(&both), Cost::of(long));
+        assert!(looks_far(&both) && looks_far(&json!({"items": [both]})) && !looks_far(&usual));
+        let of_names = json!({"patternProperties": {far: true}});
+        assert_eq!((cost_of_patterns(&of_names), looks_far(&of_names)), (Cost::of(far), false));
     }
 
     #[test]
