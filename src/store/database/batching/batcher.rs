@@ -401,7 +401,7 @@ impl<I: Item> Batcher<I> {
         let mut gathered = self.gathered();
         let may_hang = gathered.hanging < self.most_hanging;
         gathered.hanging += usize::from(may_hang);
-        may_hang.then_some(Hanging(self))
+        may_hang.then(|| Hanging(self))
     }
 
     /// The items that wait, if the batches under way are slow and one more has a place; as [`Batcher::come`].

@@ -308,6 +308,7 @@ async fn a_tick_that_fails_or_hangs_after_a_slow_one_is_made_again_soon() {
     *stage.hangs.lock().unwrap() = Some("tick");
     assert_eq!(asked_in(9).await, 2, "the one that is slow, and one beside it");
     stage.resumes.notify_one();
+    tokio::time::sleep(Duration::from_millis(1)).await;
     let mut ticks = 0;
     stage.play(move |name, _| {
         ticks += i32::from(name == "tick");
