@@ -172,7 +172,7 @@ impl Database {
                     tracing::warn!(%error, "what was due could not be done; a later tick has begun meanwhile");
                 }
             });
-            // Its own answer: where that of an earlier tick was taken for it, one that failed or hung was found out a minute later.
+            // Its own answer: where that of an earlier tick was taken for it, two ran whenever something fell due.
             match timeout_at(hangs_at, answered).await {
                 Ok(done) => return done.unwrap_or_else(|_| Err(Error::new(Code::STORE_IO, "a tick was cut short"))),
                 Err(_) => true,

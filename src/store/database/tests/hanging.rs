@@ -291,8 +291,8 @@ async fn a_lease_is_prolonged_by_another_connection_if_one_hangs() {
     assert_eq!(stage.asked(&["extend_job"]), ["extend_job", "extend_job"]);
 }
 
-/// The answer of the earlier tick was taken for that of the next one, and so on: a tick that failed or hung was found out by the next one, up to a
-/// minute later.
+/// The answer of the earlier tick was taken for that of the next one, and so on: from then on two ticks ran whenever something fell due, and the
+/// answer of one was heard with the next.
 #[tokio::test(start_paused = true)]
 async fn a_tick_that_fails_or_hangs_after_a_slow_one_is_made_again_soon() {
     let _limit = crate::testing::limit();
