@@ -292,7 +292,7 @@ async fn a_lease_is_prolonged_by_another_connection_if_one_hangs() {
 }
 
 /// The answer of the earlier tick was taken for that of the next one, and so on: from then on two ticks ran whenever something fell due, and the
-/// answer of one was heard with the next.
+/// answer of one was received with the next.
 #[tokio::test(start_paused = true)]
 async fn a_tick_that_fails_or_hangs_after_a_slow_one_is_made_again_soon() {
     let _limit = crate::testing::limit();
