@@ -2,6 +2,7 @@
 
 mod missing;
 mod plan;
+mod shown;
 mod work;
 
 pub(crate) use missing::missing;

@@ -116,10 +116,7 @@ impl Core {
 
 /// The body of an event notification: XML as UTF-16LE with a byte-order mark, like every body of the system's.
 fn event_body(event: QueueEvent, queue: &str, now: Timestamp) -> Vec<u8> {
-    let event_type = match event {
-        QueueEvent::QueueActivation => "QUEUE_ACTIVATION",
-        QueueEvent::BrokerQueueDisabled => "BROKER_QUEUE_DISABLED",
-    };
+    let event_type = event.word();
     let queue = queue.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let xml = format!(
         "<EVENT_INSTANCE><EventType>{event_type}</EventType><PostTime>{now}</PostTime><SchemaName>dbo</SchemaName>\

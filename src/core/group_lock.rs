@@ -69,11 +69,13 @@ impl Core {
             if std::mem::take(&mut self.groups[group].is_set_aside_later) {
                 self.set_quarantined(group, true);
             }
+            let queue_id = self.groups[group].queue_id;
             if self.groups[group].members.is_empty() {
                 self.remove_group(group);
+                // A RECEIVE that waits for this group has to find that it is gone.
+                effects.arrivals.push(Arrival { queue_id, newly_ready: 0 });
                 continue;
             }
-            let queue_id = self.groups[group].queue_id;
             let newly_ready = usize::from(self.rerank(group));
             // Messages that were only sent neither took rows from the queue nor made any ready: no receiver need try.
             if newly_ready > 0 || !session.received_queues.is_empty() {

@@ -1,5 +1,6 @@
 //! The definitions of a list that are still to be made, and those that contradict existing ones.
 
+use super::shown::Shown;
 use crate::catalog::ddl::render_definition;
 use crate::catalog::{Activation, Catalog, Priority, Queue, WorkQueue, WorkSchedule, same_name};
 use crate::error::{Code, Error, Result};
@@ -54,7 +55,7 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
             let Some(found) = catalog.service(name) else { return Ok(false) };
             let its_queue = catalog.queues.get(&found.queue_id).map_or("", |queue| &*queue.name);
             if !same_name(its_queue, queue) {
-                return Err(differs("service", name, "its queue", &its_queue, &queue));
+                return Err(differs("service", name, "its queue", its_queue, queue));
             }
             let named = |id: &i32| catalog.contracts.get(id).map_or("", |contract| &*contract.name);
             let mut found: Vec<&str> = found.contract_ids.iter().map(named).collect();
@@ -82,7 +83,7 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
                 name,
                 "its event and service",
                 &(found.event, &*found.service),
-                &(*event, service),
+                &(*event, service.as_str()),
             )
         }
         Definition::CreateWorkQueue { name, options } => match catalog.work_queue(name) {
@@ -103,33 +104,49 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
     }
 }
 
-fn same<A: PartialEq<B> + std::fmt::Debug, B: std::fmt::Debug>(
+fn same<A: PartialEq<B> + Shown, B: Shown>(
     what: &str,
     name: &str,
     aspect: &str,
     found: &A,
     wanted: &B,
 ) -> Result<bool> {
-    if found == wanted { Ok(true) } else { Err(differs(what, name, aspect, found, wanted)) }
+    if found == wanted { Ok(true) } else { Err(differs(what, name, aspect, &found.shown(), &wanted.shown())) }
 }
 
-fn differs(what: &str, name: &str, aspect: &str, found: &dyn std::fmt::Debug, wanted: &dyn std::fmt::Debug) -> Error {
+fn differs(what: &str, name: &str, aspect: &str, found: &str, wanted: &str) -> Error {
+    // As in Service Broker, not everything can be altered.
+    let way = match what {
+        "contract" | "event notification" => "drop it and make it again",
+        "XML schema collection" => "make another collection and ALTER its message types to it",
+        _ => "ALTER it",
+    };
     Error::new(
         Code::DUPLICATE_NAME,
         format!(
-            "{what} '{name}' exists already but differs: {aspect} is {found:?}, asked for was {wanted:?}; alter it or ask for the same"
+            "{what} '{name}' exists already but differs: {aspect}: {}; asked for: {}; {way}, or ask for the same",
+            shortened(found),
+            shortened(wanted)
         ),
     )
 }
 
+/// One of found and wanted has the clause, the other has not.
+fn clause_differs(queue: &str, clause: &str, is_found: bool) -> Error {
+    let (found, wanted) = if is_found { ("set", "none") } else { ("none", "set") };
+    differs("queue", queue, clause, found, wanted)
+}
+
+/// Schemas and bodies are long, and often differ only behind their beginning.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(200) {
+        Some((end, _)) => format!("{} ... ({} characters)", &text[..end], text.chars().count()),
+        None => text.to_owned(),
+    }
+}
+
 /// Compares the named settings, and nothing else.
-fn named<T: PartialEq + std::fmt::Debug>(
-    what: &str,
-    name: &str,
-    aspect: &str,
-    found: &T,
-    wanted: Option<&T>,
-) -> Result<bool> {
+fn named<T: PartialEq + Shown>(what: &str, name: &str, aspect: &str, found: &T, wanted: Option<&T>) -> Result<bool> {
     wanted.map_or(Ok(true), |wanted| same(what, name, aspect, found, wanted))
 }
 
@@ -162,12 +179,12 @@ fn same_queue(found: &Queue, wanted: &QueueOptions) -> Result<bool> {
     match (&found.retry, &wanted.retry) {
         (_, None) | (None, Some(RetryChange::Drop)) => {}
         (Some(found), Some(RetryChange::Set(wanted))) => same_retry(name, found, wanted)?,
-        (found, wanted) => return Err(differs("queue", name, "RETRY", found, wanted)),
+        (found, _) => return Err(clause_differs(name, "RETRY", found.is_some())),
     }
     match (&found.activation, &wanted.activation) {
         (_, None) | (None, Some(ActivationChange::Drop)) => Ok(true),
         (Some(found), Some(ActivationChange::Set(wanted))) => same_activation(name, found, wanted),
-        (found, wanted) => Err(differs("queue", name, "ACTIVATION", found, wanted)),
+        (found, _) => Err(clause_differs(name, "ACTIVATION", found.is_some())),
     }
 }
 
@@ -202,7 +219,7 @@ fn same_work_schedule(
     let (what, name) = ("work schedule", &*found.name);
     let its_queue = catalog.work_queues.get(&found.queue_id).map_or("", |queue| &*queue.name);
     if !same_name(its_queue, queue) {
-        return Err(differs(what, name, "its work queue", &its_queue, &queue));
+        return Err(differs(what, name, "its work queue", its_queue, queue));
     }
     let WorkScheduleOptions { cron, time_zone, missed, job_type, job_key, level, body, status } = wanted;
     if let Some(zone) = time_zone.as_ref().filter(|zone| !same_name(&found.time_zone, zone)) {

@@ -154,6 +154,52 @@ fn a_differing_object_is_refused_by_name() {
 }
 
 #[test]
+fn what_differs_is_shown_as_statements_write_it() {
+    let script =
+        |text: &str| -> Vec<Definition> { ddl::parse(text).unwrap().into_iter().map(|read| read.definition).collect() };
+    let catalog = made(&script(
+        "CREATE MESSAGE TYPE a VALIDATION = JSON; CREATE MESSAGE TYPE b; CREATE CONTRACT c (a SENT BY INITIATOR);
+        CREATE QUEUE q WITH RETENTION = ON, RETRY (MAX_ATTEMPTS = 3); CREATE QUEUE r; CREATE SERVICE s ON QUEUE q (c);
+        CREATE BROKER PRIORITY p FOR CONVERSATION SET (CONTRACT_NAME = c, PRIORITY_LEVEL = 7);
+        CREATE EVENT NOTIFICATION n ON QUEUE q FOR QUEUE_ACTIVATION TO SERVICE 's', 'current database';
+        CREATE WORK QUEUE w WITH ORDER = LIFO; CREATE WORK SCHEDULE d ON WORK QUEUE w WITH CRON = '@daily', BODY = 'it''s'",
+    ));
+    let long = format!("CREATE MESSAGE TYPE a VALIDATION = JSON SCHEMA '{{\"title\": \"{}\"}}'", "x".repeat(300));
+    for (wanted, text) in [
+        (
+            "CREATE MESSAGE TYPE a",
+            "message type 'a' exists already but differs: its validation: JSON; asked for: NONE; ALTER it, or ask for the same",
+        ),
+        (&long, "asked for: JSON SCHEMA '{\"title\": \"xxxx"),
+        (&long, "xxxx ... (327 characters); ALTER it"),
+        (
+            "CREATE CONTRACT c (b SENT BY ANY)",
+            "its message types: ([a] SENT BY INITIATOR); asked for: ([b] SENT BY ANY); drop it and make it again,",
+        ),
+        ("CREATE QUEUE q WITH RETENTION = OFF", "RETENTION: ON; asked for: OFF"),
+        ("CREATE QUEUE q WITH RETRY (MAX_ATTEMPTS = 4)", "RETRY MAX_ATTEMPTS: 3; asked for: 4"),
+        ("CREATE QUEUE q WITH RETRY (THEN = QUEUE_OFF)", "RETRY THEN: QUARANTINE; asked for: QUEUE_OFF"),
+        ("CREATE QUEUE q WITH RETRY (DROP)", "RETRY: set; asked for: none"),
+        (
+            "CREATE QUEUE q WITH ACTIVATION (PROCEDURE_NAME = x, MAX_QUEUE_READERS = 1)",
+            "ACTIVATION: none; asked for: set",
+        ),
+        ("CREATE SERVICE s ON QUEUE r (c)", "its queue: q; asked for: r"),
+        ("CREATE SERVICE s ON QUEUE q", "its contracts: c; asked for: none"),
+        ("CREATE BROKER PRIORITY p FOR CONVERSATION SET (CONTRACT_NAME = ANY)", "CONTRACT_NAME: 'c'; asked for: ANY"),
+        (
+            "CREATE EVENT NOTIFICATION n ON QUEUE q FOR BROKER_QUEUE_DISABLED TO SERVICE 's', 'current database'",
+            "QUEUE_ACTIVATION TO SERVICE 's'; asked for: BROKER_QUEUE_DISABLED TO SERVICE 's'; drop it",
+        ),
+        ("CREATE WORK QUEUE w WITH ORDER = FIFO", "ORDER: LIFO; asked for: FIFO"),
+        ("CREATE WORK SCHEDULE d ON WORK QUEUE w WITH CRON = '@daily', BODY = 'x'", "BODY: 'it''s'; asked for: 'x'"),
+    ] {
+        let error = missing(&catalog, &script(wanted)).expect_err(wanted);
+        assert!(error.message().contains(text), "{wanted}: {error}");
+    }
+}
+
+#[test]
 fn levels_are_1_to_10() {
     assert_eq!(Level::try_from(10).unwrap(), Level::HIGHEST);
     for level in [0, 11, 255] {

@@ -234,6 +234,17 @@ pub enum SentBy {
     Any,
 }
 
+impl SentBy {
+    /// All of them, with their words in the DDL.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("INITIATOR", Self::Initiator), ("TARGET", Self::Target), ("ANY", Self::Any)];
+
+    /// Its word in the DDL.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, side)| *side == self).map_or("ANY", |(word, _)| *word)
+    }
+}
+
 /// The settings of a queue that a statement names; `None` is "not named".
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct QueueOptions {
@@ -316,6 +327,17 @@ pub enum QueueEvent {
     QueueActivation,
     /// `BROKER_QUEUE_DISABLED`: poison handling turned the queue off.
     BrokerQueueDisabled,
+}
+
+impl QueueEvent {
+    /// All of them, with their words in the DDL.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("QUEUE_ACTIVATION", Self::QueueActivation), ("BROKER_QUEUE_DISABLED", Self::BrokerQueueDisabled)];
+
+    /// Its word in the DDL, in the tables and in the notification's body.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, event)| *event == self).map_or("QUEUE_ACTIVATION", |(word, _)| *word)
+    }
 }
 
 /// `ALTER DATABASE ... SET` options of the broker.

@@ -116,7 +116,7 @@ impl Broker {
             if kind == FindingKind::DisabledQueue {
                 let catalog = self.catalog();
                 let refused = tokio::task::spawn_blocking(move || refused_schemas(&catalog)).await;
-                findings.extend(refused.unwrap_or_default());
+                findings.extend(refused.unwrap_or_else(|cause| std::panic::resume_unwind(cause.into_panic())));
             }
         }
         Ok(findings)

@@ -112,6 +112,19 @@ case!(groups_go_with_their_last_conversation, [148], async |t| {
     assert!(t.groups().await?.is_empty(), "a closed conversation is in no group");
 });
 
+case!(a_wait_for_a_group_ends_when_its_last_conversation_moves, [148], async |t| {
+    let (moved, stays) = (t.pair().await?.target, t.pair().await?.target);
+    let (old, new) = (t.group_of(moved).await?, t.group_of(stays).await?);
+    let other = t.clone();
+    let mut waiting = Box::pin(async move { other.wait_in_group("QT", old).await });
+    t.still_waits(&mut waiting).await;
+    let tx = t.begin().await?;
+    tx.move_conversation(moved, new).await?;
+    t.still_waits(&mut waiting).await;
+    tx.commit().await?;
+    assert_eq!(code(waiting.await), 8436);
+});
+
 case!(get_locks_the_group_that_receive_would_take, [149, 152], async |t| {
     t.send_at_level(2, "low").await?;
     t.send_at_level(8, "high").await?;

@@ -1,12 +1,16 @@
 //! Work queues on SQL Server beside the API: connections of the user's own, plain T-SQL, processes that are gone.
 
-use crate::enlisting_mssql::on;
+use crate::enlisting_mssql::{dialog, on};
 use crate::hostile_mssql::{number, run};
 use crate::servers::Store;
 use dialoq::mssql::tiberius::{Row, ToSql};
 use dialoq::mssql::{Client, Enlisted};
 use dialoq::work::{AfterFailure, Job, WorkQueue};
 use dialoq::{Act, Broker, Code};
+use std::time::Duration;
+
+/// Not within a test.
+const LONG: Duration = Duration::from_secs(600);
 
 const W: WorkQueue<String> = WorkQueue::text("w");
 
@@ -223,5 +227,34 @@ pub(crate) fn a_completion_takes_the_next_job_along_or_is_refused_with_it(store:
         run(client, "ROLLBACK").await;
         assert!(rows(client, &next(2, token, "N'w'")).await.is_empty());
         assert_eq!(number(client, &next(2, token, "N'w'")).await, 60_040);
+    });
+}
+
+/// Many timers that were due used up each portion of tick: leases and delayed jobs waited for the last of them.
+pub(crate) fn timers_that_are_due_leave_room_for_jobs(store: Store) {
+    on(store, |broker, mut client| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.push_job("w", "a").run_after(LONG).await.unwrap();
+        for _ in 0..8 {
+            let handle = dialog(&broker).await;
+            broker.timer(handle, LONG).await.unwrap();
+        }
+        broker.close().await.unwrap();
+        run(
+            &mut client,
+            "UPDATE dialoq.conversation_endpoint SET dialog_timer = SYSUTCDATETIME(), due_at = SYSUTCDATETIME();
+            UPDATE dialoq.job SET due_at = SYSUTCDATETIME()",
+        )
+        .await;
+        run(&mut client, "EXEC dialoq.tick 4").await;
+        let left =
+            "SELECT (SELECT COUNT(*) FROM dialoq.conversation_endpoint WHERE due_at <= SYSUTCDATETIME()) AS timers,
+            CAST((SELECT state FROM dialoq.job) AS int) AS state";
+        let row = one(&mut client, left).await;
+        assert_eq!(
+            (row.get("timers"), row.get("state")),
+            (Some(4), Some(1)),
+            "timers that are left, and the state of the job"
+        );
     });
 }

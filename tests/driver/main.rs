@@ -245,7 +245,8 @@ fn main() -> ExitCode {
         Mssql jobs_mssql: a_job_of_an_enlisted_transaction_comes_back_uncounted a_job_that_a_transaction_cancels_is_passed_over
             a_state_that_was_seen_counts_without_a_token plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_claim_whose_answer_was_lost_goes_back jobs_pushed_into_a_queue_while_it_is_dropped_go_too
-            the_history_keeps_to_its_bounds a_completion_takes_the_next_job_along_or_is_refused_with_it;
+            the_history_keeps_to_its_bounds a_completion_takes_the_next_job_along_or_is_refused_with_it
+            timers_that_are_due_leave_room_for_jobs;
         Mssql jobs_locks_mssql: a_unique_key_of_a_job_that_is_there_is_answered_at_once
             a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
             one_damaged_job_of_a_dead_process_keeps_no_other no_job_is_dead_because_the_server_lacks_something

@@ -24,6 +24,8 @@ BEGIN
     -- The jobs that this call passes over, and the last one of them. Before that one the next round ends, so that what it has done is
     -- committed before something else fails.
     DECLARE @passed nvarchar(max) = N' ', @failed bigint = -1, @is_cut bit, @kept int = 0, @kept_said nvarchar(max), @failures int;
+    -- As in tick.
+    DECLARE @least int = (@top + 3) / 4, @limit int;
     SET @due_at = NULL;
     WHILE @is_done = 0
     BEGIN TRY
@@ -35,9 +37,10 @@ BEGIN
         SET @past_id = -1;
         SET @is_cut = 0;
         SET @failures = 0;
+        SET @limit = CASE WHEN @top - @did > @least THEN @top ELSE @did + @least END;
         BEGIN TRANSACTION;
         EXEC dialoq.try_lock @resource, N'Exclusive', @has_turn OUTPUT;
-        WHILE @has_turn = 1 AND @did < @top AND @is_cut = 0 AND @failures < 100
+        WHILE @has_turn = 1 AND @did < @limit AND @is_cut = 0 AND @failures < 100
         BEGIN
             SET @job_id = NULL;
             SELECT TOP (1) @job_id = j.job_id, @due = j.due_at
@@ -62,7 +65,8 @@ BEGIN
         SET @process = NULL;
         SET @holder = NULL;
         SET @failures = 0;
-        WHILE @has_turn = 1 AND @did < @top AND @is_cut = 0 AND @failures < 100
+        SET @limit = CASE WHEN @top - @did > @least THEN @top ELSE @did + @least END;
+        WHILE @has_turn = 1 AND @did < @limit AND @is_cut = 0 AND @failures < 100
         BEGIN
             EXEC dialoq.next_job_of_dead_process @process OUTPUT, @holder OUTPUT, @token OUTPUT, @job_id OUTPUT;
             IF @job_id IS NULL BREAK;

@@ -9,7 +9,7 @@ CREATE PROCEDURE dialoq.move_conversation
 AS
 BEGIN
     -- <settings>
-    DECLARE @notices nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @is_ready bit, @rollbacks int;
+    DECLARE @notices nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @rollbacks int;
     DECLARE @group uniqueidentifier, @conversation_id uniqueidentifier, @is_initiator bit;
     -- <transaction>
     -- A refusal that no lock holder can change does not wait for the groups. The groups are locked in the order of their ids.
@@ -37,9 +37,9 @@ BEGIN
         UPDATE dialoq.conversation_endpoint SET conversation_group_id = @conversation_group_id, rollbacks = @rollbacks
         WHERE endpoint_id = @endpoint_id;
         EXEC dialoq.rebuild_ready_rows @group;
-        EXEC dialoq.rebuild_ready_rows @conversation_group_id, @is_ready OUTPUT;
-        IF @is_ready = 1
-            SET @notices = CONCAT(@notices, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
+        EXEC dialoq.rebuild_ready_rows @conversation_group_id;
+        -- Also if no message is ready: a RECEIVE that waits for the old group has to find that it is gone.
+        SET @notices = CONCAT(@notices, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
         -- A concurrent sender still announces its message in the old group.
         EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
     END

@@ -3,7 +3,7 @@
 -- of work queues. It passes over what is locked. If several sessions call it at once, one does the work. A step that fails is
 -- recorded in tick_failure and tried again a minute later; one that cannot be recorded, or that meets a deadlock, in the next tick. The
 -- other steps are done.
--- Takes: how many steps at most, 1 to 100000 (NULL: 500)
+-- Takes: how many steps at most, 1 to 100000 (NULL: 500). A fourth of that is kept for each kind, so with several kinds it may be more
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock;
 --     has_due_schedules, whether a client has to fire a work schedule (fire_schedule); failure, why the last one of the steps failed
 --     that the next tick tries again (NULL: none did)
@@ -32,6 +32,8 @@ BEGIN
     -- committed before something else fails.
     DECLARE @passed nvarchar(max) = N' ', @failed nvarchar(40) = N'', @is_cut bit, @kept int = 0, @kept_notices nvarchar(max);
     DECLARE @failure nvarchar(2048), @is_noted bit;
+    -- Thousands of timers that are due at once would leave nothing to the other kinds, until the last timer is done.
+    DECLARE @least int, @limit int;
     DECLARE @did_jobs int = 0, @jobs_due datetime2(6), @top_jobs int, @has_due_schedules bit = 0;
     DECLARE @processes TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, process uniqueidentifier NOT NULL);
     SET @top = COALESCE(@top, 500);
@@ -40,6 +42,7 @@ BEGIN
         SET @text = dialoq.throw_text(CONCAT(N'@top of tick is ', @top, N'; it must be 1 to 100000'));
         THROW 60005, @text, 1;
     END
+    SET @least = (@top + 3) / 4;
     WHILE @is_done = 0
     BEGIN TRY
         -- Without READ_COMMITTED_SNAPSHOT a step may meet a row that a transaction is just removing. If tick waited for the end of
@@ -60,7 +63,8 @@ BEGIN
         SET @resource = CONCAT(N'dialoq:', DB_ID(), N':tick');
         EXEC dialoq.try_lock @resource, N'Exclusive', @has_turn OUTPUT;
         IF @has_turn = 0 SET @is_blocked = 1;
-        WHILE @has_turn = 1 AND @did < @top AND @is_cut = 0
+        SET @limit = CASE WHEN @top - @did > @least THEN @top ELSE @did + @least END;
+        WHILE @has_turn = 1 AND @did < @limit AND @is_cut = 0
         BEGIN
             SET @id = NULL;
             SELECT TOP (1) @id = e.endpoint_id, @due = e.due_at
@@ -81,12 +85,13 @@ BEGIN
             IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
         -- READPAST passes over rows that another transaction writes. They are due all the same.
-        IF @has_turn = 1 AND @did < @top AND @is_cut = 0 AND EXISTS (
+        IF @has_turn = 1 AND @did < @limit AND @is_cut = 0 AND EXISTS (
             SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.due_at <= @now)
             SET @is_blocked = 1;
         -- Attempts whose groups no session holds belong to transactions that have ended without a commit.
         SET @number = -1;
-        WHILE @has_turn = 1 AND @did < @top AND @is_cut = 0
+        SET @limit = CASE WHEN @top - @did > @least THEN @top ELSE @did + @least END;
+        WHILE @has_turn = 1 AND @did < @limit AND @is_cut = 0
         BEGIN
             SET @attempt = NULL;
             SELECT TOP (1) @number = a.attempt_number, @attempt = a.attempt_id, @group = a.conversation_group_id
@@ -109,7 +114,8 @@ BEGIN
         SET @number = 0;
         SET @past = '0001-01-01';
         SET @past_id = -1;
-        WHILE @has_turn = 1 AND @did < @top AND @is_cut = 0 AND @number < 4 * CAST(@top AS bigint)
+        SET @limit = CASE WHEN @top - @did > @least THEN @top ELSE @did + @least END;
+        WHILE @has_turn = 1 AND @did < @limit AND @is_cut = 0 AND @number < 4 * CAST(@top AS bigint)
         BEGIN
             SET @number = @number + 1;
             SET @id = NULL;
@@ -227,7 +233,7 @@ BEGIN
         END
         IF @is_noted = 0 SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
     END CATCH
-    SET @top_jobs = @top - @did;
+    SET @top_jobs = CASE WHEN @top - @did > @least THEN @top - @did ELSE @least END;
     BEGIN TRY
         EXEC dialoq.tick_jobs @now, @is_manual, @top_jobs, @did_jobs OUTPUT, @notices OUTPUT, @jobs_due OUTPUT, @failure OUTPUT;
     END TRY

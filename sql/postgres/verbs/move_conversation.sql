@@ -40,10 +40,10 @@ BEGIN
         WHERE c.endpoint_id = e.endpoint_id;
         PERFORM dialoq.touch_counter(e.endpoint_id);
         PERFORM dialoq.rebuild_ready_rows(e.conversation_group_id);
-        IF dialoq.rebuild_ready_rows(p_conversation_group_id) THEN
-            v_notices := (SELECT 'q:' || s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = e.service_id);
-        END IF;
-        v_notices := concat_ws(' ', v_notices, dialoq.recheck_notice());
+        PERFORM dialoq.rebuild_ready_rows(p_conversation_group_id);
+        -- Also if no message is ready: a RECEIVE that waits for the old group has to find that it is gone.
+        v_notices := concat_ws(' ', (SELECT 'q:' || s.queue_id::text FROM dialoq.service AS s WHERE s.service_id = e.service_id),
+            dialoq.recheck_notice());
     END IF;
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
 END $$;

@@ -204,6 +204,17 @@ fn a_body_passes_by_any_schema_of_the_collection() {
 }
 
 #[test]
+fn no_body_names_an_entity() {
+    let schema = "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:element name='a'><xs:complexType>\
+        <xs:attribute name='one' type='xs:ENTITY'/><xs:attribute name='more' type='xs:ENTITIES'/></xs:complexType></xs:element></xs:schema>";
+    assert_eq!(valid(schema, "<a/>"), Ok(()));
+    for body in ["<a one='x'/>", "<a more='x y'/>"] {
+        let why = valid(schema, body).expect_err(body);
+        assert!(why.description.contains("entity"), "{}", why.description);
+    }
+}
+
+#[test]
 fn unusable_schemas_are_named() {
     for (text, part) in [
         ("", "no xs:schema"),

@@ -5,7 +5,7 @@
 //! one the bytes are in; attributes and namespaces are [bounded](markup).
 
 use super::weights::{Alike, Parts};
-use super::{check_memory, markup};
+use super::{check_memory, give_way, markup};
 use std::borrow::Cow;
 use uppsala::{Document, Parser, PullEvent, PullParser, XSI_NAMESPACE};
 
@@ -17,8 +17,19 @@ pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
     let text = decode(body)?;
     markup::check(&text)?;
     let mut parser = PullParser::new(&text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
-    while parser.next_event().map_err(|error| error.to_string())?.is_some() {}
+    let mut events = 0;
+    while parser.next_event().map_err(|error| error.to_string())?.is_some() {
+        pass(&mut events);
+    }
     Ok(())
+}
+
+/// Counts an event of a parser, and gives way after some 0.1 ms of them.
+fn pass(events: &mut u32) {
+    *events = events.wrapping_add(1);
+    if events.is_multiple_of(256) {
+        give_way();
+    }
 }
 
 /// The parts of a document that cost, and the most digits in a row that one of its values has.
@@ -44,7 +55,9 @@ pub(super) fn count<'w>(text: &str, constraints: impl Fn(&str) -> (u64, Vec<&'w 
     // Those that are alike, with the depth of their element and the rows so far.
     let mut alike: Vec<(&Alike, usize, u64)> = Vec::new();
     let mut parser = PullParser::new(text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
+    let mut events = 0;
     while let Some(event) = parser.next_event().map_err(|error| error.to_string())? {
+        pass(&mut events);
         match event {
             PullEvent::StartElement { name, attributes, .. } => {
                 alike.iter_mut().for_each(|(of, _, rows)| *rows += u64::from(of.selects(&name.local_name)));

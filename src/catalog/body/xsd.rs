@@ -6,8 +6,9 @@
 
 use super::weights::{Alike, Parts, Weights};
 use super::xml::Counted;
-use super::{Effort, check_memory, most_steps, most_time, patterns, processor_time, xml};
+use super::{Effort, check_memory, give_way, most_steps, most_time, patterns, processor_time, xml};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -259,8 +260,12 @@ struct Watch<'f> {
     found: &'f RefCell<Option<ValidationError>>,
     elements: u32,
     began: Duration,
+    gave_way: Duration,
     limit: Duration,
 }
+
+/// Processor time after which a check gives way.
+const IN_A_ROW: Duration = Duration::from_micros(100);
 
 /// Why a check was ended.
 enum Ended {
@@ -277,8 +282,16 @@ impl ValidationEventHandler for Watch<'_> {
         }
         self.elements = self.elements.wrapping_add(1);
         // To ask for the time takes as long as a twentieth of a usual element.
-        if self.elements.is_multiple_of(16) && processor_time().saturating_sub(self.began) > self.limit {
+        if !self.elements.is_multiple_of(16) {
+            return Ok(());
+        }
+        let now = processor_time();
+        if now.saturating_sub(self.began) > self.limit {
             return Err(Ended::ByTime);
+        }
+        if now.saturating_sub(self.gave_way) > IN_A_ROW {
+            give_way();
+            self.gave_way = now;
         }
         Ok(())
     }
@@ -289,7 +302,10 @@ impl Copy {
         let found = RefCell::new(None);
         let validator = SchemaValidator::new(&self.set, ValidationFlags::empty());
         let mut run = validator.start_run(First(&found));
-        let mut watch = Watch { found: &found, elements: 0, began: processor_time(), limit };
+        // No document type is allowed, so nothing can declare one.
+        run.set_unparsed_entities(HashSet::new());
+        let began = processor_time();
+        let mut watch = Watch { found: &found, elements: 0, began, gave_way: began, limit };
         let ended = match drive_quick_xml_with(text.as_bytes(), &mut run, &self.set, &mut watch) {
             Ok(_) => run.end_validation().map_err(|error| fault(&error)),
             Err(DriveWithError::Hook(Ended::ByTime)) => Err(

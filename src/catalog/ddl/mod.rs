@@ -13,6 +13,7 @@ mod parser;
 mod render;
 
 pub use render::{definitions, render, render_definition};
+pub(crate) use render::{render_entries, render_validation};
 
 use super::Catalog;
 use super::apply::apply;

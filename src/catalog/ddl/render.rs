@@ -4,7 +4,7 @@ use crate::catalog::builtin::is_system_id;
 use crate::catalog::objects::{Activation, Catalog, Priority, Queue, Service, WorkSchedule};
 use crate::protocol::definition::{
     ActivationChange, ActivationOptions, AnyOr, BrokerOption, ContractEntry, Definition, ExecuteAs, Missed,
-    PriorityOptions, QueueEvent, QueueOptions, RetryChange, SentBy, Validation, WorkOption, WorkScheduleOptions,
+    PriorityOptions, QueueOptions, RetryChange, Validation, WorkOption, WorkScheduleOptions,
 };
 use std::sync::Arc;
 
@@ -130,22 +130,19 @@ pub fn render_definition(definition: &Definition) -> String {
     use Definition as D;
     match definition {
         D::CreateMessageType { name, owner, validation } => {
-            format!("CREATE MESSAGE TYPE {}{} VALIDATION = {};", id(name), authorization(owner), valid(validation))
+            format!(
+                "CREATE MESSAGE TYPE {}{} VALIDATION = {};",
+                id(name),
+                authorization(owner),
+                render_validation(validation)
+            )
         }
         D::AlterMessageType { name, validation } => {
-            format!("ALTER MESSAGE TYPE {} VALIDATION = {};", id(name), valid(validation))
+            format!("ALTER MESSAGE TYPE {} VALIDATION = {};", id(name), render_validation(validation))
         }
         D::DropMessageType { name } => format!("DROP MESSAGE TYPE {};", id(name)),
         D::CreateContract { name, owner, entries } => {
-            let entry = |entry: &ContractEntry| {
-                let sent_by = match entry.sent_by {
-                    SentBy::Initiator => "INITIATOR",
-                    SentBy::Target => "TARGET",
-                    SentBy::Any => "ANY",
-                };
-                format!("{} SENT BY {sent_by}", id(&entry.message_type))
-            };
-            format!("CREATE CONTRACT {}{} ({});", id(name), authorization(owner), join(entries.iter().map(entry)))
+            format!("CREATE CONTRACT {}{} {};", id(name), authorization(owner), render_entries(entries))
         }
         D::DropContract { name } => format!("DROP CONTRACT {};", id(name)),
         D::CreateQueue { name, options } => {
@@ -187,15 +184,12 @@ pub fn render_definition(definition: &Definition) -> String {
         }
         D::DropXmlSchemaCollection { name } => format!("DROP XML SCHEMA COLLECTION {};", id(name)),
         D::CreateEventNotification { name, queue, event, service } => {
-            let event = match event {
-                QueueEvent::QueueActivation => "QUEUE_ACTIVATION",
-                QueueEvent::BrokerQueueDisabled => "BROKER_QUEUE_DISABLED",
-            };
-            let service = text(service);
             format!(
-                "CREATE EVENT NOTIFICATION {} ON QUEUE {} FOR {event} TO SERVICE {service}, 'current database';",
+                "CREATE EVENT NOTIFICATION {} ON QUEUE {} FOR {} TO SERVICE {}, 'current database';",
                 id(name),
-                id(queue)
+                id(queue),
+                event.word(),
+                text(service)
             )
         }
         D::DropEventNotification { name, queue } => {
@@ -247,7 +241,14 @@ fn authorization(owner: &Option<String>) -> String {
     owner.as_ref().map(|owner| format!(" AUTHORIZATION {}", id(owner))).unwrap_or_default()
 }
 
-fn valid(validation: &Validation) -> String {
+/// The message types of a contract, in parentheses.
+pub(crate) fn render_entries(entries: &[ContractEntry]) -> String {
+    let entry = |entry: &ContractEntry| format!("{} SENT BY {}", id(&entry.message_type), entry.sent_by.word());
+    format!("({})", join(entries.iter().map(entry)))
+}
+
+/// What follows `VALIDATION =`.
+pub(crate) fn render_validation(validation: &Validation) -> String {
     match validation {
         Validation::None => "NONE".to_owned(),
         Validation::Empty => "EMPTY".to_owned(),

@@ -3,7 +3,7 @@
 use super::failure::{damaged, storage};
 use super::read::{id, unsigned};
 use super::work;
-use super::write::{VALIDATIONS, event_name};
+use super::write::VALIDATIONS;
 use crate::catalog::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, OffBy, Priority, Queue, QueueOff,
     Service, XmlSchemaCollection,
@@ -379,10 +379,7 @@ impl Names {
 
 fn event(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueEvent> {
     let text = row.get_ref(column)?.as_str()?;
-    [QueueEvent::QueueActivation, QueueEvent::BrokerQueueDisabled]
-        .into_iter()
-        .find(|event| event_name(*event) == text)
-        .ok_or_else(|| unknown(column))
+    QueueEvent::ALL.iter().find(|(word, _)| *word == text).map(|(_, event)| *event).ok_or_else(|| unknown(column))
 }
 
 fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<str>> {

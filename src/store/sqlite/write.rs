@@ -3,7 +3,7 @@
 use super::options::Fault;
 use crate::catalog::{Activation, Contract, MessageType, Queue, Service};
 use crate::core::{Change, DeadLetterRow, EndpointRow, MessageRow, TransmissionRow};
-use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::protocol::definition::{AnyOr, ExecuteAs, SentBy, Validation};
 use crate::sql::sqlite::rows;
 use rusqlite::{CachedStatement, Connection, Params, Result, params};
 
@@ -183,7 +183,7 @@ impl<'c> Writer<'c> {
             }
             Change::DeleteXmlSchemaCollection(id) => drop(self.run(Write::DeleteXmlSchemaCollection, [id])?),
             Change::PutEventNotification(row) => {
-                let event = event_name(row.event);
+                let event = row.event.word();
                 let handle = row.conversation_handle.as_bytes();
                 self.run(
                     Write::PutEventNotification,
@@ -448,14 +448,6 @@ pub(super) fn strike<T>(fault: Option<&Fault>, operation: impl FnOnce() -> Resul
 /// Numbers are handed out one by one from 1, so that none ever reaches the sign.
 pub(super) fn int(number: u64) -> i64 {
     number.cast_signed()
-}
-
-/// The events of notifications, as the tables write them.
-pub(super) fn event_name(event: QueueEvent) -> &'static str {
-    match event {
-        QueueEvent::QueueActivation => "QUEUE_ACTIVATION",
-        QueueEvent::BrokerQueueDisabled => "BROKER_QUEUE_DISABLED",
-    }
 }
 
 #[cfg(test)]

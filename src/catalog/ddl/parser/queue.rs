@@ -213,10 +213,7 @@ pub(super) fn event_notification(cursor: &mut Cursor, action: Action) -> Definit
         return Err(unsupported(why).at(cursor.position()));
     }
     cursor.words("FOR")?;
-    let event = cursor.one_of(&[
-        ("QUEUE_ACTIVATION", QueueEvent::QueueActivation),
-        ("BROKER_QUEUE_DISABLED", QueueEvent::BrokerQueueDisabled),
-    ])?;
+    let event = cursor.one_of(&QueueEvent::ALL)?;
     if *cursor.token() == Token::Symbol(',') {
         let why = "two events in one notification; create a second notification for the other";
         return Err(unsupported(why).at(cursor.position()));

@@ -66,8 +66,7 @@ pub(super) fn contract(cursor: &mut Cursor, action: Action) -> Definitions {
     let entries = list(cursor, |cursor| {
         let message_type = cursor.name("a message type")?;
         cursor.words("SENT BY")?;
-        let sent_by =
-            cursor.one_of(&[("INITIATOR", SentBy::Initiator), ("TARGET", SentBy::Target), ("ANY", SentBy::Any)])?;
+        let sent_by = cursor.one_of(&SentBy::ALL)?;
         Ok(ContractEntry { message_type, sent_by })
     })?;
     Ok(vec![Definition::CreateContract { name, owner, entries }])

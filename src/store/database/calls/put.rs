@@ -4,7 +4,7 @@ use crate::catalog::{
     BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
     WorkSchedule, XmlSchemaCollection,
 };
-use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, RetryPolicy, SentBy, Validation, WorkNumber};
+use crate::protocol::definition::{AnyOr, ExecuteAs, RetryPolicy, SentBy, Validation, WorkNumber};
 use crate::store::database::link::{Arg, Call, Column};
 use crate::time::Timestamp;
 
@@ -191,10 +191,7 @@ pub fn event_notification(row: &EventNotification) -> Call<'_> {
             Arg::Int(row.id),
             Arg::Text(&row.name),
             Arg::Int(row.queue_id),
-            Arg::Text(match row.event {
-                QueueEvent::QueueActivation => "QUEUE_ACTIVATION",
-                QueueEvent::BrokerQueueDisabled => "BROKER_QUEUE_DISABLED",
-            }),
+            Arg::Text(row.event.word()),
             Arg::Text(&row.service),
             Arg::Uuid(row.conversation_handle),
         ],

@@ -324,11 +324,9 @@ fn collection(row: Row<'_>) -> Result<(i32, XmlSchemaCollection)> {
 
 fn notification(row: Row<'_>) -> Result<(i32, EventNotification)> {
     let id = row.id("event_notification_id")?;
-    let event = match row.text("event")?.trim_end() {
-        "QUEUE_ACTIVATION" => QueueEvent::QueueActivation,
-        "BROKER_QUEUE_DISABLED" => QueueEvent::BrokerQueueDisabled,
-        other => return Err(damaged(format!("'{other}' is no event"))),
-    };
+    let word = row.text("event")?.trim_end();
+    let event = QueueEvent::ALL.iter().find(|(known, _)| *known == word).map(|(_, event)| *event);
+    let event = event.ok_or_else(|| damaged(format!("'{word}' is no event")))?;
     let notification = EventNotification {
         id,
         name: row.name("name")?,
