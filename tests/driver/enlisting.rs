@@ -1,5 +1,6 @@
 //! Verbs in a transaction of the user's own.
 
+use crate::proxy::Network;
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
@@ -108,6 +109,31 @@ pub(crate) fn without_a_transaction_each_verb_commits(store: Store) {
         assert_eq!(refused.code(), Code::CONVERSATION_NOT_FOUND);
         assert_eq!(received(&broker).await, ["a"]);
         assert_eq!(enlisted.transmission_status(handle).await.unwrap(), "");
+    });
+}
+
+/// The network is cut after the server has got a verb, before any answer.
+pub(crate) fn a_verb_whose_answer_is_lost_is_unknown_only_without_a_transaction(store: Store) {
+    on(store, |broker, _, database| async move {
+        let network = Network::before(store, database.url()).await;
+        let handle = dialog(&broker).await;
+        for (text, code) in [("together", Code::SERVER_UNREACHABLE), ("alone", Code::COMMIT_UNKNOWN)] {
+            let (mut client, connection) = tokio_postgres::connect(network.url(), NoTls).await.unwrap();
+            tokio::spawn(connection);
+            let refused = if text == "together" {
+                let transaction = client.transaction().await.unwrap();
+                network.cut_at(text, true);
+                Enlisted::new(&broker, &transaction).send(handle, "//t/Word", text).await.unwrap_err()
+            } else {
+                network.cut_at(text, true);
+                Enlisted::new(&broker, &client).send(handle, "//t/Word", text).await.unwrap_err()
+            };
+            assert!(network.was_cut());
+            assert_eq!(refused.code(), code, "{refused}");
+        }
+        // The session of the connection that was cut goes on to the end of what it got.
+        let batch = broker.receive("server").wait(SOON).await.unwrap().expect("the verb that committed by itself");
+        assert_eq!(batch.iter().map(|message| message.text().unwrap()).collect::<Vec<_>>(), ["alone"]);
     });
 }
 

@@ -41,6 +41,8 @@ mod tls;
 mod upgrading;
 mod values;
 
+#[path = "../bad_days/proxy.rs"]
+mod proxy;
 #[path = "../servers/mod.rs"]
 mod servers;
 
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
             what_is_sent_to_a_session_that_was_ended_while_idle_has_not_run a_receive_given_up_before_it_has_a_connection_takes_nothing;
         Postgres enlisting: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_are_notified_of_an_enlisted_send
+            a_verb_whose_answer_is_lost_is_unknown_only_without_a_transaction
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take
             the_example_runs_and_leaves_nothing_behind verbs_of_the_users_own_sql_wake_receivers
             verbs_are_prepared_once_on_the_users_connection statements_that_a_connection_has_lost_are_prepared_again
@@ -147,7 +150,8 @@ fn main() -> ExitCode {
             the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed
             closing_does_not_wait_for_a_control_call_of_a_transaction the_isolation_that_a_database_sets_reaches_no_verb
             the_server_notices_a_lost_host_soon a_limit_on_idle_sessions_ends_none_that_serves_no_caller
-            a_limit_on_transactions_ends_none_that_serves_no_caller;
+            a_limit_on_transactions_ends_none_that_serves_no_caller
+            a_session_that_began_while_the_server_only_read_serves_one_caller;
         Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
             a_restored_copy_forgets_transactions_of_another_server
             an_unfinished_definition_does_not_stop_receivers
@@ -160,6 +164,7 @@ fn main() -> ExitCode {
             a_commit_that_a_deferred_constraint_refuses_is_a_rollback;
         Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
             connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection
+            a_connection_that_polled_while_a_server_only_read_is_replaced
             a_publication_of_all_tables_stops_no_verb a_copy_on_another_server_gets_its_roles_back
             transactions_of_a_database_that_only_reads_write_nothing
             other_definitions_of_the_same_version_are_read_after_a_lost_connection;

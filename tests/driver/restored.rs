@@ -81,6 +81,26 @@ pub(crate) fn connections_that_only_read_are_replaced(store: Store) {
     });
 }
 
+/// A queue monitor polls, by the connection that takes the jobs of transactions. A poll only reads.
+pub(crate) fn a_connection_that_polled_while_a_server_only_read_is_replaced(store: Store) {
+    on(store, "", |database, broker, _| async move {
+        broker.execute("CREATE WORK QUEUE jobs").await?;
+        broker.push_job("jobs", "a").await?;
+        broker.close().await?;
+        let name = database.sql("SELECT current_database()");
+        database.sql(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
+        let broker = Broker::open(database.url()).await?;
+        let monitor = broker.activate("asker", dialoq::activation::Handlers::new()).start();
+        assert!(monitor.monitor().await.is_some());
+        database.sql(&format!("BEGIN READ WRITE; ALTER DATABASE {name} RESET default_transaction_read_only; COMMIT"));
+        let tx = broker.begin().await?;
+        assert_eq!(tx.take_jobs("jobs").await?.len(), 1);
+        tx.commit().await?;
+        monitor.stop().await;
+        broker.close().await
+    });
+}
+
 /// Roles belong to the server. A copy of the database is restored without them, and without the rights granted to them.
 pub(crate) fn a_copy_on_another_server_gets_its_roles_back(store: Store) {
     on(store, "", |database, broker, _| async move {

@@ -490,3 +490,21 @@ pub(crate) fn a_limit_on_transactions_ends_none_that_serves_no_caller(store: Sto
         of_its_own.script("BEGIN; SELECT pg_sleep(0.6); COMMIT").await.expect("an installation takes longer");
     });
 }
+
+/// No verb was refused on it: its callers have read, or run SQL of their own.
+pub(crate) fn a_session_that_began_while_the_server_only_read_serves_one_caller(store: Store) {
+    on(store, "", "", |stage| async move {
+        let database = &stage.database;
+        let name = database.sql("SELECT current_database()");
+        database.sql(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
+        let driver = PostgresDriver::new(&url(&format!("{}&pool_size=2", database.url()))).unwrap();
+        let (mut one, mut other) = (driver.take().await.unwrap(), driver.take().await.unwrap());
+        rows(&mut *one, "SELECT 1 AS n").await;
+        assert_eq!(refused(execute(&mut *other, "INSERT INTO thing VALUES (1)").await).1, Code::USER_SQL_FAILED);
+        drop((one, other));
+        database.sql(&format!("BEGIN READ WRITE; ALTER DATABASE {name} RESET default_transaction_read_only; COMMIT"));
+        let (mut one, mut other) = (driver.take().await.unwrap(), driver.take().await.unwrap());
+        execute(&mut *one, "INSERT INTO thing VALUES (2)").await.expect("the server writes again");
+        execute(&mut *other, "INSERT INTO thing VALUES (3)").await.expect("the server writes again");
+    });
+}

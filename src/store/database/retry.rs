@@ -146,7 +146,9 @@ pub(in crate::store::database) async fn call_reconnecting(
                 return done;
             }
         };
-        let is_lost = failure.fate == Fate::Unknown || failure.error.code() == Code::SERVER_UNREACHABLE;
+        // A link of a time in which the server only read stays so.
+        let is_lost = failure.fate == Fate::Unknown
+            || [Code::SERVER_UNREACHABLE, Code::STORE_READ_ONLY].contains(&failure.error.code());
         if is_new || !is_lost {
             return done;
         }

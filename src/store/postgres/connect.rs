@@ -129,6 +129,12 @@ struct Ends {
     ending: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// The `made_after` of a session that the pool does not give to a second caller.
+const USED_ONCE: u64 = u64::MAX;
+
+/// The settings by which a server says at the login that it only reads.
+const READ_ONLY: [&str; 2] = ["default_transaction_read_only", "in_hot_standby"];
+
 /// The longest wait for connections that end, and for sessions that are still held: work that has answered its caller gives
 /// its session back a moment later, a transaction that is open does not.
 const LONGEST_END: Duration = Duration::from_secs(1);
@@ -152,7 +158,7 @@ impl Drop for Session {
 impl Session {
     /// Lets the pool open another in its place.
     pub(super) fn retire(&mut self) {
-        self.made_after = u64::MAX;
+        self.made_after = USED_ONCE;
     }
 }
 
@@ -357,6 +363,8 @@ impl Connector {
             Ok(connected) => connected.map_err(|error| not_connected(&error, &self.place))?,
             Err(_) => return Err(silent(limit, &self.place)),
         };
+        // Such a session keeps that setting of its database when the time in which the server only reads is over.
+        let only_reads = READ_ONLY.iter().any(|setting| connection.parameter(setting) == Some("on"));
         let lost = Arc::new(OnceLock::new());
         let why = lost.clone();
         let task = tokio::spawn(async move {
@@ -398,7 +406,7 @@ impl Connector {
             texts: HashMap::new(),
             renewal: None,
             readying: Arc::new(Readying::new(self.connect.clone(), notices.is_ok())),
-            made_after,
+            made_after: if only_reads { USED_ONCE } else { made_after },
             task: Some(task),
             ends: self.ends.clone(),
         })

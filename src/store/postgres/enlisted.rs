@@ -11,9 +11,9 @@ use crate::store::database::link::{Call, EnlistedConnection, Failure, Fate, Link
 use crate::store::{BoxFuture, SqlRow};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, GenericClient};
 
 /// The savepoint around a verb.
 const BEFORE_THE_VERB: u32 = 0;
@@ -41,6 +41,8 @@ pub(crate) struct PgEnlisted<'c> {
     client: &'c Client,
     /// Without it every call is planned.
     statements: Option<&'c EnlistedStatements>,
+    /// Whether the user gave a transaction. A connection may be in one or in none.
+    is_transaction: bool,
     place: Place,
 }
 
@@ -58,8 +60,11 @@ impl From<Failure> for Refused {
 }
 
 impl<'c> PgEnlisted<'c> {
-    pub(crate) fn new(client: &'c Client, statements: Option<&'c EnlistedStatements>) -> Self {
-        Self { client, statements, place: Place::enlisted() }
+    pub(crate) fn new<C: GenericClient>(given: &'c C, statements: Option<&'c EnlistedStatements>) -> Self {
+        let client = given.client();
+        // The driver has no third kind: a transaction holds its connection by reference.
+        let is_transaction = !std::ptr::addr_eq(given, client);
+        Self { client, statements, is_transaction, place: Place::enlisted() }
     }
 
     fn failed(&self, error: tokio_postgres::Error, asked: Asked<'_>, at_risk: AtRisk) -> Failure {
@@ -75,7 +80,7 @@ impl<'c> PgEnlisted<'c> {
             let params: Vec<(&(dyn ToSql + Sync), Type)> =
                 flat.iter().map(|argument| (argument as &(dyn ToSql + Sync), argument.declared())).collect();
             let request = self.client.query_typed(&text, &params);
-            let rows = self.request(call.name, request).await.map_err(|refused| refused.failure)?;
+            let rows = self.request(call.name, request, AtRisk::Commit).await.map_err(|refused| refused.failure)?;
             let Some(first) = rows.first() else { return Ok(Vec::new()) };
             return RowReader::of(first.columns()).rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why));
         };
@@ -87,13 +92,13 @@ impl<'c> PgEnlisted<'c> {
             let prepared = match kept {
                 Some(prepared) => prepared,
                 None => {
-                    let prepared = self.request(call.name, self.client.prepare(&text)).await;
+                    let prepared = self.request(call.name, self.client.prepare(&text), AtRisk::Nothing).await;
                     let prepared = Arc::new(Prepared::new(prepared.map_err(|refused| refused.failure)?));
                     statements.calls().insert(call.name, prepared.clone());
                     prepared
                 }
             };
-            match self.request(call.name, self.client.query(&prepared.statement, &params)).await {
+            match self.request(call.name, self.client.query(&prepared.statement, &params), AtRisk::Commit).await {
                 Ok(rows) => return prepared.rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why)),
                 Err(refused) => {
                     if refused.is_stale {
@@ -108,11 +113,12 @@ impl<'c> PgEnlisted<'c> {
         }
     }
 
-    /// A request under a savepoint.
+    /// A request under a savepoint. Outside of a transaction a lost connection costs what `alone` says.
     async fn request<T>(
         &self,
         name: &'static str,
         request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        alone: AtRisk,
     ) -> Result<T, Refused> {
         let asked = Asked::Call(name);
         let (mark, release) = (texts::savepoint(BEFORE_THE_VERB), texts::release(BEFORE_THE_VERB));
@@ -131,10 +137,19 @@ impl<'c> PgEnlisted<'c> {
                 Some(code) if *code == SqlState::IN_FAILED_SQL_TRANSACTION => {
                     return Err(Failure::of_a_failed_enlisted_transaction(name).into());
                 }
-                _ => return Err(self.failed(error, asked, AtRisk::Transaction).into()),
+                _ => {
+                    let at_risk = match self.is_transaction {
+                        true => AtRisk::Transaction,
+                        // The server says why it ends the session before it reads the request.
+                        false if error.as_db_error().is_some() => AtRisk::Nothing,
+                        // The answer to the savepoint may be lost with that to the request, which has committed by itself.
+                        false => alone,
+                    };
+                    return Err(self.failed(error, asked, at_risk).into());
+                }
             },
         };
-        let at_risk = if is_in_transaction { AtRisk::Transaction } else { AtRisk::Commit };
+        let at_risk = if is_in_transaction { AtRisk::Transaction } else { alone };
         match answer {
             Ok(answer) => {
                 if is_in_transaction && let Err(error) = released {
