@@ -47,10 +47,10 @@ impl Broker {
     /// |---|---|---|
     /// | `durability` | `full` | `full`: an acknowledged commit is synced; `normal`: a power cut may lose the latest ones |
     /// | `max_body_bytes` | 67108864 | the largest body that SEND takes, in bytes |
-    /// | `closed_retention_s` | 1800 | how long an ended target endpoint is kept against replays, in seconds |
+    /// | `closed_retention_s` | 1800 | how long an ended target endpoint is kept against replays, in seconds; a server keeps it for all processes |
     /// | `sql_timeout_ms` | no limit | how long one statement of the user's own SQL may run, in milliseconds |
     /// | `share` | `on` | `sqlite:` files: whether other processes may use the file at the same time |
-    /// | `pool_size` | 32 | servers: the most connections for callers; the process opens up to four more for itself |
+    /// | `pool_size` | 32 | servers: the most connections for callers; the process opens up to seven more for itself, and six if requests hang |
     /// | `pool_wait_s` | 30 | servers: how long a caller waits for a free connection before 60032, in seconds |
     /// | `install` | `yes` | servers: whether schema `dialoq` is made or brought up to date |
     ///
@@ -89,7 +89,7 @@ impl Broker {
 
     /// Opens a database that another process may own, for reading: [`Broker::query`] and [`Broker::catalog`], the
     /// latter as of the opening. All other calls are refused with 60014. A server is opened as by [`Broker::open`], but
-    /// nothing is installed in it.
+    /// nothing is installed in it, and its settings stay, whatever the URL says.
     ///
     /// # Errors
     /// Those of [`Broker::open`], but for 60010.
@@ -100,7 +100,10 @@ impl Broker {
                 let store = blocking(move || SqliteStore::open_read_only(options)).await?;
                 Ok(Self::over(Traced::over(store)))
             }
-            url => Ok(Self::over(Traced::over(open_server(&url, OpenOptions::default().create(false)).await?))),
+            url => {
+                let options = OpenOptions::default().create(false);
+                Ok(Self::over(Traced::over(open_server(&url.without_changes(), options).await?)))
+            }
         }
     }
 

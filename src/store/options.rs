@@ -124,7 +124,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how long an ended target endpoint is kept against replays.
+    /// Sets how long an ended target endpoint is kept against replays. A server keeps it for all processes, until another opening sets
+    /// another value; the default changes nothing there.
     pub fn closed_retention(mut self, retention: Duration) -> Self {
         self.closed_retention = retention;
         self

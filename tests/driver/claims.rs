@@ -688,3 +688,13 @@ pub(crate) fn a_stranger_that_shares_the_lock_of_a_claim_is_not_waited_for_witho
         Ok(())
     });
 }
+
+pub(crate) fn a_claim_that_may_grow_older_than_any_clock_shows_is_committed(store: Store) {
+    on(store, |scene| async move {
+        scene.conversation(&["a"]).await;
+        let broker = open_at_age(&scene.database, Duration::MAX).await;
+        received(&broker).await?.0.commit().await?;
+        assert_eq!(scene.number(UNREAD), 0);
+        broker.close().await
+    });
+}

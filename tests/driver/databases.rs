@@ -82,3 +82,17 @@ pub(crate) fn a_database_of_another_encoding_is_refused(store: Store) {
         }
     });
 }
+
+/// As `dialoq status` opens it, with the URL of the application.
+pub(crate) fn an_opening_for_reading_changes_nothing_whatever_its_url_says(store: Store) {
+    run(|| async move {
+        let database = Database::bare(store);
+        let url = format!("{}&install=yes&closed_retention_s=60", database.url());
+        let missing = Broker::open_read_only(&url).await.unwrap_err();
+        assert_eq!(missing.code(), Code::SCHEMA_MISSING);
+        assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'dialoq'"), "0");
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        Broker::open_read_only(&url).await.unwrap().close().await.unwrap();
+        assert_eq!(database.sql("SELECT closed_retention_s FROM dialoq.broker"), "1800");
+    });
+}

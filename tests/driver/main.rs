@@ -110,7 +110,8 @@ fn main() -> ExitCode {
         Postgres dialog_batches: a_batch_begins_what_is_plain_and_leaves_the_rest
             a_batch_ends_what_is_plain_and_leaves_the_rest first_messages_go_among_others_in_a_batch
             what_is_left_of_a_batch_is_done_alone a_first_message_is_not_sent_under_the_lock_of_another_group;
-        Postgres claims: a_receiver_alone_opens_a_transaction_and_others_beside_it_claim
+        Postgres claims: a_claim_that_may_grow_older_than_any_clock_shows_is_committed
+            a_receiver_alone_opens_a_transaction_and_others_beside_it_claim
             a_receiver_alone_waits_for_no_connection a_queue_whose_rollbacks_do_not_count_is_claimed_from_at_once
             receivers_that_come_at_once_are_not_each_alone a_claim_holds_its_group_without_a_transaction_of_the_server
             a_transaction_that_does_more_takes_the_lock_before_those_that_wait
@@ -129,7 +130,8 @@ fn main() -> ExitCode {
             a_session_that_comes_while_a_claim_is_made_does_not_stand_in_its_way
             a_claim_that_fails_in_the_server_holds_no_group
             a_stranger_that_shares_the_lock_of_a_claim_is_not_waited_for_without_end;
-        Postgres databases: implicit_casts_to_text_stop_no_verb a_database_of_another_encoding_is_refused;
+        Postgres databases: implicit_casts_to_text_stop_no_verb a_database_of_another_encoding_is_refused
+            an_opening_for_reading_changes_nothing_whatever_its_url_says;
         Postgres plans: no_plan_depends_on_statistics no_plan_depends_on_the_statistics_of_one_job a_long_outbox_is_delivered_in_proportion_to_its_length;
         Postgres old_snapshots: no_verb_walks_over_the_rows_that_an_old_snapshot_keeps
             a_generation_ends_after_every_transaction_that_may_use_it

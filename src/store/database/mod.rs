@@ -51,6 +51,9 @@ use uuid::Uuid;
 /// After this pause a lone SEND that waits for a locked group lets other SENDs go.
 const PATIENCE: Duration = Duration::from_millis(20);
 
+/// The longest `note_after`: a moment that no clock can show ended the transaction with a panic.
+const LATEST_NOTE: Duration = Duration::from_secs(86_400 * 365);
+
 /// A broker in a database, shared with other processes.
 pub struct DatabaseStore {
     database: Arc<Database>,
@@ -155,6 +158,7 @@ impl DatabaseStore {
             None => Clock::remote(options.clock.now()),
         };
         let kinds = batcher::ActiveBatchers::default();
+        let note_after = options.note_after.min(LATEST_NOTE);
         let database = Arc::new(Database {
             ids: Mutex::new(ids),
             max_body_bytes: options.max_body_bytes,
@@ -164,9 +168,9 @@ impl DatabaseStore {
             board: ActivityBoard::default(),
             watch: queue_poll::PollTrigger::default(),
             uncommitted: Arc::default(),
-            notes: attempts::Notes::new(options.careful_receives, options.note_after),
+            notes: attempts::Notes::new(options.careful_receives, note_after),
             desks: claim_batches::ClaimDesks::new(&kinds),
-            claim_ages: claim_ages::ClaimAges::new(options.note_after),
+            claim_ages: claim_ages::ClaimAges::new(note_after),
             beyond_pool: tx::ConnectionsBeyondPool::default(),
             outbox: publish::Outbox::default(),
             sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),

@@ -88,6 +88,17 @@ impl StoreUrl {
         common.sql_timeout = common.sql_timeout.or(otherwise);
     }
 
+    /// The same without the parameters that change the database of a server when it is opened.
+    pub(crate) fn without_changes(mut self) -> Self {
+        let server = match &mut self {
+            Self::Sqlite(_) => return self,
+            Self::Postgres(url) => &mut url.server,
+            Self::Mssql(url) => &mut url.server,
+        };
+        (server.install, server.common.closed_retention) = (None, None);
+        self
+    }
+
     /// Takes a URL apart.
     ///
     /// # Errors

@@ -12,9 +12,8 @@ pub struct ServerUrl {
     pub shown: String,
     /// The parameters that every store takes.
     pub common: CommonParameters,
-    /// The most connections that this process opens for its callers. Default 32. Up to four more are its own:
-    /// one that listens, if the server has notifications; one for polls, notices and notes; one for due work; one that holds
-    /// the places of readers, once a queue is activated.
+    /// The most connections that this process opens for its callers. Default 32. Up to seven more are its own, and six if requests
+    /// hang or the pool is in use (`docs/servers.md`, "Connections of a process").
     pub pool_size: usize,
     /// The longest wait of a caller for a free connection; then 60032. Default 30 s.
     pub pool_wait: Duration,
