@@ -52,7 +52,7 @@ const LONE_READS: Duration = Duration::from_millis(1);
 
 /// A connection to the owner.
 pub(super) struct Client {
-    connection: Connection,
+    pub(super) connection: Connection,
     /// What has arrived. A lone caller or the task reads.
     arrived: Mutex<FrameBuffer>,
     waiting: Mutex<Waiting>,
@@ -461,6 +461,7 @@ impl Client {
 
     /// Sends a call and waits for its answer. If the future is dropped, the owner drops the call too.
     pub(super) async fn call(&self, call: &Call) -> Result<Answer> {
+        self.connection.room().await;
         let tx = if let Call::InTx { tx, .. } = call { Some(*tx) } else { None };
         let in_tx = if tx.is_some() { IN_TX } else { 0 };
         let id = self.next_id() | in_tx;

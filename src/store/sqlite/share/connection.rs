@@ -13,6 +13,10 @@ use tokio::sync::Notify;
 /// The room for bytes that is kept between two writes.
 const WRITE_BYTES: usize = 64 * 1024;
 
+/// Bytes that wait for the owner. With more, the next calls wait in their callers: those that were given up while an owner hung stayed in the
+/// memory of this process.
+const MOST_QUEUED: usize = if cfg!(test) { 2 << 20 } else { 64 << 20 };
+
 /// The pause before the next write to a socket that is full and that cannot be watched, because the process has no free descriptor.
 #[cfg(unix)]
 const UNWATCHED_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
@@ -25,6 +29,8 @@ pub(super) struct Connection {
     has_unsent: Notify,
     /// Signalled when the task has written all that was queued.
     all_written: Notify,
+    /// Signalled when the task has taken what was queued, and at the end of the connection.
+    has_room: Notify,
 }
 
 #[derive(Default)]
@@ -44,6 +50,7 @@ impl Connection {
             unsent: Mutex::default(),
             has_unsent: Notify::new(),
             all_written: Notify::new(),
+            has_room: Notify::new(),
         })
     }
 
@@ -61,6 +68,24 @@ impl Connection {
         if !unsent.is_writing {
             let _ = socket.try_write(&std::mem::take(&mut unsent.bytes));
         }
+        drop(unsent);
+        self.has_room.notify_waiters();
+    }
+
+    /// Returns once there is room for another frame, or this side has ended the connection.
+    pub(super) async fn room(&self) {
+        loop {
+            let has_room = self.has_room.notified();
+            if lock(&self.unsent).bytes.len() < MOST_QUEUED || lock(&self.socket).is_none() {
+                return;
+            }
+            has_room.await;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        lock(&self.unsent).bytes.len()
     }
 
     /// Returns once all that was queued is written.
@@ -114,6 +139,7 @@ impl Connection {
                 std::mem::swap(&mut unsent.bytes, &mut bytes);
                 unsent.is_writing = !bytes.is_empty();
             }
+            self.has_room.notify_waiters();
             if bytes.is_empty() {
                 self.all_written.notify_waiters();
                 self.has_unsent.notified().await;

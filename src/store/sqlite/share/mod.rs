@@ -24,6 +24,7 @@ mod socket;
 mod spin;
 #[cfg(test)]
 mod tests;
+mod unsent;
 
 use super::{SqliteOptions, blocking, open, read};
 use crate::catalog::Catalog;

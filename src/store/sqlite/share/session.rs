@@ -9,7 +9,7 @@ use super::frame::{
     self, Answer, Call, FrameBuffer, FromOwner, Holder, QueueNews, Refusal, Request, TxStep, WireOutcome,
 };
 use super::owned::OwnedStore;
-use super::spin::Turns;
+use super::unsent::{Unsent, Written, write};
 use super::{lock, socket};
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
@@ -23,26 +23,21 @@ use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts
 use interprocess::local_socket::tokio::Stream;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc, watch};
+use tokio::io::AsyncReadExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// The room for frames that is kept between two writes.
-const WRITE_BYTES: usize = 64 * 1024;
-/// Frames written together.
-const MOST_TOGETHER: usize = 1024;
 /// Reports of queues that wait for a slow connection; more are put together.
 const MOST_REPORTS: usize = 64;
 /// How long a guest may take to end its transactions and the connection after the owner has announced that it closes.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
-/// How long the calls under way may take then. A store that closes answers them in less.
-const LAST_CALLS: Duration = Duration::from_secs(5);
-/// How long the last answers may take to be written.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long the last answers may wait for the next call to end, or for the guest to take some more bytes. A store that closes answers
+/// in less. All answers had six seconds before, and of twelve messages of 48 MB on their way nine were lost.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// The shortest interval between two reports of a queue's depth in which nothing has arrived.
 const DEPTH_EVERY: Duration = Duration::from_millis(5);
 
@@ -101,7 +96,7 @@ pub(super) async fn serve(
     let redefined = owned.board.register_definitions();
     let mut reporters = JoinSet::new();
     let connection = owned.next_connection();
-    let written = Written { unsent: unsent.clone(), turns: owned.turns.clone(), connection };
+    let written = Written::new(unsent.clone(), owned.turns.clone(), connection);
     let mut writer = tokio::spawn(write(stream.clone(), to_write, reports_to_write, written));
     reporters.spawn(report_definitions(owned.board.clone(), redefined, reports.clone()));
     reporters.spawn(report_freed_slots(owned.clone(), owned.freed_slots(), reports.clone()));
@@ -150,11 +145,11 @@ pub(super) async fn serve(
         session.handle_rest(&mut requests).await;
         session.drop_transactions();
         session.draining = None;
-        let _ = tokio::time::timeout(LAST_CALLS, session.finish()).await;
+        unsent.while_it_shrinks(LAST_ANSWERS, session.finish()).await;
     }
     drop(session);
     // Ends when the last sender of answers has gone, unless the other side does not read.
-    let _ = tokio::time::timeout(LAST_ANSWERS, writer).await;
+    unsent.while_it_shrinks(LAST_ANSWERS, writer).await;
     done
 }
 
@@ -177,47 +172,6 @@ impl Requests<'_> {
             if (&mut &*self.stream).read_buf(self.buffer.room()).await? == 0 {
                 return Ok(None);
             }
-        }
-    }
-}
-
-/// Answers that are not written yet, in bytes.
-#[derive(Default)]
-struct Unsent {
-    bytes: AtomicUsize,
-    written: Notify,
-}
-
-impl Unsent {
-    /// Returns once there are fewer bytes.
-    async fn below(&self, bytes: usize) {
-        loop {
-            let written = self.written.notified();
-            if self.bytes.load(Relaxed) < bytes {
-                return;
-            }
-            written.await;
-        }
-    }
-
-    fn note_written(&self, bytes: usize) {
-        self.bytes.fetch_sub(bytes, Relaxed);
-        self.written.notify_waiters();
-    }
-}
-
-/// What is noted of the answers that were written to a guest.
-struct Written {
-    unsent: Arc<Unsent>,
-    turns: Arc<Turns>,
-    connection: u64,
-}
-
-impl Written {
-    fn note(&self, bytes: usize) {
-        self.unsent.note_written(bytes);
-        if bytes > 0 {
-            self.turns.answered(self.connection);
         }
     }
 }
@@ -537,7 +491,7 @@ impl Answers {
     }
 
     fn push(&self, frame: Vec<u8>) {
-        self.unsent.bytes.fetch_add(frame.len(), Relaxed);
+        self.unsent.add(frame.len());
         // Fails if the connection has ended.
         let _ = self.send.send(frame);
     }
@@ -647,48 +601,6 @@ async fn run_step(mut open: Box<dyn StoreTx>, step: TxStep, home: &mut Option<Bo
     };
     *home = Some(open);
     answer
-}
-
-/// Writes frames; those that wait go together. Answers come before reports.
-async fn write(
-    stream: Arc<Stream>,
-    mut answers: mpsc::UnboundedReceiver<Vec<u8>>,
-    mut reports: mpsc::Receiver<Vec<u8>>,
-    written: Written,
-) {
-    let (mut frames, mut bytes) = (Vec::new(), Vec::new());
-    loop {
-        let mut answered = 0;
-        tokio::select! {
-            biased;
-            count = answers.recv_many(&mut frames, MOST_TOGETHER) => {
-                if count == 0 {
-                    return;
-                }
-                answered = frames.iter().map(Vec::len).sum();
-            }
-            Some(report) = reports.recv() => frames.push(report),
-        }
-        for frame in frames.drain(..) {
-            if frame.len() <= WRITE_BYTES {
-                bytes.extend_from_slice(&frame);
-                continue;
-            }
-            // To copy a large one would hold up the other guests.
-            for bytes in [&bytes, &frame] {
-                if (&mut &*stream).write_all(bytes).await.is_err() {
-                    return;
-                }
-            }
-            bytes.clear();
-        }
-        if (&mut &*stream).write_all(&bytes).await.is_err() {
-            return;
-        }
-        written.note(answered);
-        bytes.clear();
-        bytes.shrink_to(WRITE_BYTES);
-    }
 }
 
 fn encoded(message: &FromOwner) -> Vec<u8> {

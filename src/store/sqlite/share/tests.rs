@@ -22,6 +22,7 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
+mod hanging;
 mod leaving;
 
 /// The text of a value that has been a frame must be the same, and so must its bytes.

@@ -227,7 +227,7 @@ async fn jobs_of(guest: &interprocess::local_socket::tokio::Stream, id: u64, cal
     answer_of(guest, id, call).await.taken_jobs()
 }
 
-fn take(hold: Hold) -> Verb {
+pub(super) fn take(hold: Hold) -> Verb {
     let (queue, taken_by) = ("w".into(), "reader".into());
     Verb::Work(WorkVerb::Take(Box::new(Take { queue, count: 1, job_type: None, from: TakeFrom::Any, hold, taken_by })))
 }
