@@ -101,6 +101,23 @@ fn a_store_that_takes_nothing_more_ends_the_command() {
     assert!(error.contains("[60037]") && error.contains("error[60015]"), "{error}");
 }
 
+/// Another process had done the work that failed, so no reader met the failure: the command went on and took no message more.
+#[test]
+fn a_store_that_takes_nothing_more_ends_a_command_that_waits() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE jobs");
+    let mut running = shop.start(&["activate", "orders", "--exec", "true"]);
+    running.error_line();
+    shop.ok(&["work", "push", "jobs", "one"]);
+    let other = rusqlite::Connection::open(shop.path("shop.db")).unwrap();
+    other.execute_batch("delete from dialoq_job").unwrap();
+    shop.fails(1, &["work", "take", "jobs"]);
+    let (code, error) = running.end();
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("error[60015]") && error.contains("[60037]"), "{error}");
+}
+
 /// Other processes may have to wait for a moment until one of them can take the file over. That ended the command.
 #[test]
 fn an_obstacle_that_goes_does_not_end_the_command() {

@@ -2,14 +2,14 @@
 
 mod report;
 
-use super::failure::{Failure, without_path};
+use super::failure::{Failure, store_failure, takes_nothing_more, without_path};
 use super::globals::{Globals, parse_span};
 use super::interrupt::Interrupt;
 use super::output::Output;
 use clap::{Args, ValueEnum};
 use dialoq::activation::{Mode, Program, Ramp, ReaderEvent};
 use dialoq::internals::ErrorConstructors;
-use dialoq::{Broker, Code, Error};
+use dialoq::{Broker, Error};
 use report::Report;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -32,6 +32,8 @@ use tokio::time::MissedTickBehavior;
 /// on; a terminal has a line with counts and rates, a log a line every 10 s in which something was done. With --json
 /// standard output has one event a line: waiting, started, ended, failed, launch_failed, queue_off, queue_on, counts,
 /// stopped.
+///
+/// If an embedded store takes nothing more, after a commit that failed, it ends with exit code 1: start it again to open the store.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -137,11 +139,14 @@ impl Activate {
         let interval = report.interval();
         let mut due = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Other processes may have failed the store that this one owns, and no reader of this one meets that while it is idle.
+        let mut failed = std::pin::pin!(store_failure(broker));
         let stopped = loop {
             // What is said may ask a store that hangs; ctrl-C does not wait for it.
             let said = tokio::select! {
                 biased;
                 () = interrupt.requested() => break None,
+                error = &mut failed => break Some(Err(error.into())),
                 event = events.next() => match event {
                     Some(event) => interrupt.unless_requested(handle_event(&event, broker, &mut report)).await,
                     None => break Some(Ok(())),
@@ -210,7 +215,7 @@ async fn handle_event(event: &ReaderEvent, broker: &Broker, report: &mut Report<
     report.event(event)?;
     if let ReaderEvent::Ended { code: Some(_), .. } = event
         && let Err(error) = broker.begin().await
-        && [Code::STORE_POISONED, Code::STORE_CLOSED].contains(&error.code())
+        && takes_nothing_more(&error)
     {
         return Err(error.into());
     }

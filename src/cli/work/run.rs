@@ -1,14 +1,14 @@
 //! `dialoq work run`
 
-use crate::cli::failure::{Failure, without_path};
+use crate::cli::failure::{Failure, store_failure, without_path};
 use crate::cli::globals::{Globals, parse_span};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, printable_name};
 use clap::Args;
+use dialoq::Broker;
 use dialoq::activation::Program;
 use dialoq::internals::{StartedProgram, has_not_begun};
 use dialoq::work::{Context, WorkQueue};
-use dialoq::{Broker, Code, Error};
 use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -188,20 +188,8 @@ impl Run {
 
 /// The pause before a start that failed is tried again.
 const PAUSE: Duration = Duration::from_secs(5);
-/// How often the store is asked whether it still works, and the definitions whether the work queue is there.
+/// How often the definitions are asked whether the work queue is there.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-
-/// Returns once the store takes nothing more: after a commit that failed it has to be opened again.
-async fn store_failure(broker: &Broker) -> Error {
-    loop {
-        tokio::time::sleep(CHECK_EVERY).await;
-        if let Err(error) = broker.begin().await
-            && [Code::STORE_POISONED, Code::STORE_CLOSED].contains(&error.code())
-        {
-            return error;
-        }
-    }
-}
 
 fn environment(context: &Context) -> Vec<(&'static str, String)> {
     let job = &context.job;
