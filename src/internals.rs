@@ -113,3 +113,15 @@ impl ErrorConstructors for Error {
         self.duplicate()
     }
 }
+
+/// The jobs of a filter that a command is to change, without their long texts.
+///
+/// # Errors
+/// Those of [`Broker::jobs`](crate::Broker::jobs).
+#[cfg(feature = "cli")]
+pub async fn jobs_to_change(
+    broker: &crate::Broker,
+    filter: &crate::work::JobFilter,
+) -> crate::Result<Vec<crate::work::JobStatus>> {
+    broker.jobs_to_change(filter).await
+}

@@ -13,6 +13,10 @@ use serde::Serialize;
 /// The jobs that one unit cancels or redrives.
 const AT_ONCE: usize = 500;
 
+/// The jobs that one query reads. With the longest texts so many take 250 MB, and an embedded store refuses rows of more than 1 GB:
+/// 450,000 dead jobs with reasons of 2,000 bytes could not be redriven.
+const A_PAGE: u32 = if cfg!(test) { 100 } else { 10_000 };
+
 /// A work queue with the number of its jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -196,20 +200,46 @@ impl Broker {
     /// # Errors
     /// 60002 for a work queue that is not there; those of the store.
     pub async fn jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<JobStatus>> {
+        self.jobs_as(filter, most, |job| job).await
+    }
+
+    /// All jobs of a filter without the texts that a change of many does not need: their reasons and notes may take gigabytes.
+    pub(crate) async fn jobs_to_change(&self, filter: &JobFilter) -> Result<Vec<JobStatus>> {
+        self.jobs_as(filter, u32::MAX, |job| JobStatus { last_error: None, progress: None, ..job }).await
+    }
+
+    async fn jobs_as(
+        &self,
+        filter: &JobFilter,
+        most: u32,
+        keep: impl Fn(JobStatus) -> JobStatus,
+    ) -> Result<Vec<JobStatus>> {
         let JobFilter { queue, state, job_type, error, job, taken_before } = filter;
-        let params = vec![
-            text(queue),
-            text(state),
-            text(job_type),
-            text(error),
-            number(job.map(|job| job.0.cast_signed())),
-            number(taken_before.map(|at| at.0)),
-            SqlValue::Integer(most.into()),
-            SqlValue::Integer(self.clock().now().0),
-        ];
-        let rows = self.query(self.work_texts().jobs, params).await?.rows;
-        self.check_named(rows.len(), filter.queue.as_deref()).await?;
-        rows.iter().map(job_status).collect()
+        let mut jobs: Vec<JobStatus> = Vec::new();
+        loop {
+            let left = most.saturating_sub(u32::try_from(jobs.len()).unwrap_or(u32::MAX)).min(A_PAGE);
+            let params = vec![
+                text(queue),
+                text(state),
+                text(job_type),
+                text(error),
+                number(job.map(|job| job.0.cast_signed())),
+                number(taken_before.map(|at| at.0)),
+                SqlValue::Integer(left.into()),
+                SqlValue::Integer(self.clock().now().0),
+                SqlValue::Integer(jobs.last().map_or(0, |last| last.job.0.cast_signed())),
+            ];
+            let rows = self.query(self.work_texts().jobs, params).await?.rows;
+            let is_last = rows.len() < A_PAGE as usize;
+            for row in &rows {
+                jobs.push(keep(job_status(row)?));
+            }
+            if is_last || jobs.len() >= most as usize {
+                break;
+            }
+        }
+        self.check_named(jobs.len(), filter.queue.as_deref()).await?;
+        Ok(jobs)
     }
 
     /// Finished jobs that the history keeps, of each queue the last one first; at most so many. Of the filter, `error` and
@@ -282,7 +312,7 @@ impl Broker {
             return Ok(0);
         }
         let dead = JobFilter { state: Some("dead".to_owned()), ..filter.clone() };
-        let jobs = self.jobs(&dead, u32::MAX).await?;
+        let jobs = self.jobs_to_change(&dead).await?;
         self.each_job(&dead, &jobs, |job, seen| WorkVerb::Redrive { job, seen }).await
     }
 
@@ -306,7 +336,7 @@ impl Broker {
     /// # Errors
     /// 60002 for a work queue that is not there; those of the store; then jobs before the failure are cancelled.
     pub async fn cancel_jobs(&self, filter: &JobFilter) -> Result<u64> {
-        let jobs = self.jobs(filter, u32::MAX).await?;
+        let jobs = self.jobs_to_change(filter).await?;
         self.cancel_found_jobs(filter, &jobs).await
     }
 
@@ -435,4 +465,47 @@ pub(super) fn count(row: &SqlRow, column: &str) -> Result<u64> {
 
 pub(super) fn moment(row: &SqlRow, column: &str) -> Result<Option<Timestamp>> {
     Ok(row.get::<Option<i64>>(column)?.map(Timestamp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::Act;
+    use crate::testing::TestBroker;
+    use std::time::Duration;
+
+    /// 450,000 dead jobs, whose rows took more bytes than one query may give.
+    #[tokio::test]
+    async fn dead_jobs_whose_texts_are_too_long_for_one_query_are_redriven_and_cancelled() {
+        let _limit = crate::testing::limit();
+        const JOBS: usize = 450;
+        let broker = TestBroker::in_memory().await.unwrap();
+        broker.execute("CREATE WORK QUEUE w WITH MAX_ATTEMPTS = 1").await.unwrap();
+        for number in 0..JOBS {
+            broker.push_job("w", &number.to_string()).await.unwrap();
+        }
+        let (long, all) = ("\u{1F69A}".repeat(3000), JobFilter::default());
+        let dead = JobFilter { state: Some("dead".to_owned()), ..all.clone() };
+        for round in ["redrive", "cancel"] {
+            let taken = broker.take_jobs("w").count(JOBS as u32).lease(Duration::from_secs(60)).await.unwrap();
+            assert_eq!(taken.len(), JOBS, "{round}");
+            for job in &taken {
+                broker.report_job(job, long.as_str()).await.unwrap();
+                broker.fail_job(job, long.as_str()).await.unwrap();
+            }
+            let found = broker.jobs(&dead, u32::MAX).await.unwrap();
+            assert!(found.is_sorted_by_key(|job| job.job) && found.len() == JOBS);
+            assert_eq!(found[JOBS - 1].last_error.as_deref(), Some(long.as_str()));
+            for most in [0, 1, A_PAGE, A_PAGE + 1] {
+                let some = broker.jobs(&all, most).await.unwrap();
+                assert_eq!(some, found[..most as usize]);
+            }
+            let changed = match round {
+                "redrive" => broker.redrive_jobs(&all).await,
+                _ => broker.cancel_jobs(&dead).await,
+            };
+            assert_eq!(changed.unwrap(), JOBS as u64, "{round}");
+        }
+        assert_eq!(broker.jobs(&all, 1).await.unwrap(), []);
+    }
 }

@@ -1,5 +1,5 @@
 -- Jobs that are not finished, in the order of their pushes. A parameter that is NULL chooses nothing.
--- Takes: @P1 queue, @P2 state, @P3 job_type, @P4 a part of last_error, @P5 job_id, @P6 taken before, @P7 at most so many, @P8 now
+-- Takes: @P1 queue, @P2 state, @P3 job_type, @P4 a part of last_error, @P5 job_id, @P6 taken before, @P7 at most so many, @P8 now, @P9 only jobs above this one
 -- Gives: job_id, queue, job_type, job_key, level, state, attempts, token, due_at, pushed_at, pushed_by, taken_at, taken_by, failed_at, last_error, progress
 SELECT TOP (CAST(@P7 AS bigint))
     j.job_id, j.queue, j.job_type, j.job_key, j.level, j.state_name AS state, j.attempts, j.token,
@@ -28,4 +28,5 @@ WHERE
     AND (@P4 IS NULL OR CHARINDEX(CAST(@P4 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2, j.last_error) > 0)
     AND (@P5 IS NULL OR j.job_id = CAST(@P5 AS bigint))
     AND (@P6 IS NULL OR j.state = 2 AND j.taken_at < CAST(@P6 AS bigint))
+    AND j.job_id > CAST(@P9 AS bigint)
 ORDER BY j.job_id

@@ -1,5 +1,5 @@
 -- Jobs that are not finished, in the order of their pushes. A parameter that is NULL chooses nothing.
--- Takes: $1 queue, $2 state, $3 job_type, $4 a part of last_error, $5 job_id, $6 taken before, $7 at most so many, $8 now
+-- Takes: $1 queue, $2 state, $3 job_type, $4 a part of last_error, $5 job_id, $6 taken before, $7 at most so many, $8 now, $9 only jobs above this one
 -- Gives: job_id, queue, job_type, job_key, level, state, attempts, token, due_at, pushed_at, pushed_by, taken_at, taken_by, failed_at, last_error, progress
 SELECT
     j.job_id, j.queue, j.job_type, j.job_key, j.level, j.state_name AS state, j.attempts, j.token,
@@ -25,5 +25,6 @@ WHERE
     AND ($4::text IS NULL OR pg_catalog.strpos(j.last_error, $4) > 0)
     AND ($5::bigint IS NULL OR j.job_id = $5)
     AND ($6::bigint IS NULL OR j.state = 2 AND j.taken_at < $6)
+    AND j.job_id > $9::bigint
 ORDER BY j.job_id
 LIMIT $7::bigint

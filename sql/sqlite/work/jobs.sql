@@ -1,5 +1,5 @@
 -- Jobs that are not finished, in the order of their pushes. A parameter that is NULL chooses nothing.
--- Takes: ?1 queue, ?2 state, ?3 job_type, ?4 a part of last_error, ?5 job_id, ?6 taken before, ?7 at most so many, ?8 now
+-- Takes: ?1 queue, ?2 state, ?3 job_type, ?4 a part of last_error, ?5 job_id, ?6 taken before, ?7 at most so many, ?8 now, ?9 only jobs above this one
 -- Gives: job_id, queue, job_type, job_key, level, state, attempts, token, due_at, pushed_at, pushed_by, taken_at, taken_by, failed_at, last_error, progress
 WITH shown AS (
     SELECT
@@ -26,5 +26,6 @@ WHERE
     AND (?4 IS NULL OR instr(last_error, ?4) > 0)
     AND (?5 IS NULL OR job_id = ?5)
     AND (?6 IS NULL OR state = 2 AND taken_at < ?6)
+    AND job_id > ?9
 ORDER BY job_id
 LIMIT ?7

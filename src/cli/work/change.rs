@@ -7,6 +7,7 @@ use crate::cli::globals::Globals;
 use crate::cli::output::{Output, printable};
 use clap::Args;
 use dialoq::Broker;
+use dialoq::internals::jobs_to_change;
 use dialoq::protocol::definition::{Definition, WorkOption};
 use dialoq::work::JobFilter;
 use serde_json::json;
@@ -91,7 +92,7 @@ async fn each(
     change: Change,
 ) -> Result<(), Failure> {
     // Jobs that come after the preview are not touched.
-    let jobs = broker.jobs(filter, u32::MAX).await?;
+    let jobs = jobs_to_change(broker, filter).await?;
     let found = jobs.len();
     let (verb, done) = match change {
         Change::Redrive => ("redrive", "redriven"),

@@ -90,8 +90,8 @@ async fn a_call_that_waits_for_an_owner_that_hangs_ends_with_it() {
 /// lost.
 #[tokio::test(start_paused = true)]
 async fn a_guest_that_takes_its_answers_slowly_gets_them_although_the_owner_closes() {
-    const JOBS: usize = 9;
     let _limit = crate::testing::limit();
+    const JOBS: usize = 9;
     let folder = tempfile::tempdir().unwrap();
     let given = options(folder.path());
     let board = given.board.clone();
