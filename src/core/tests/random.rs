@@ -22,7 +22,33 @@ enum Step {
     Rollback { session: usize },
     Savepoint { session: usize },
     Pass { seconds: i64 },
+    Alter { change: usize },
+    Release { endpoint: usize },
+    Redrive { letter: usize },
+    Purge { letter: usize },
+    CancelTimer { endpoint: usize },
+    GetGroup { queue: usize },
 }
+
+const CHANGES: [&str; 17] = [
+    "ALTER QUEUE qt WITH RETRY (MAX_ATTEMPTS = 1, DELAY_MS = 1000, THEN = DEAD_LETTER)",
+    "ALTER QUEUE qt WITH RETRY (MAX_ATTEMPTS = 1, DELAY_MS = 0, THEN = DEAD_LETTER)",
+    "ALTER QUEUE qt WITH RETRY (MAX_ATTEMPTS = 2, DELAY_MS = 5000, THEN = DEAD_LETTER)",
+    "ALTER QUEUE qt WITH RETRY (MAX_ATTEMPTS = 2, DELAY_MS = 5000, THEN = QUARANTINE)",
+    "ALTER QUEUE qt WITH RETRY (MAX_ATTEMPTS = 1, DELAY_MS = 5000, THEN = END_WITH_ERROR)",
+    "ALTER QUEUE qt WITH RETRY (MAX_ATTEMPTS = 2, DELAY_MS = 5000, THEN = QUEUE_OFF)",
+    "ALTER QUEUE qi WITH RETRY (MAX_ATTEMPTS = 1, DELAY_MS = 9000, THEN = DEAD_LETTER)",
+    "ALTER QUEUE qt WITH RETRY (DROP)",
+    "ALTER QUEUE qi WITH RETRY (DROP)",
+    "ALTER QUEUE qt WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)",
+    "ALTER QUEUE qt WITH POISON_MESSAGE_HANDLING (QUARANTINE = OFF)",
+    "ALTER QUEUE qt WITH RETENTION = ON",
+    "ALTER QUEUE qt WITH RETENTION = OFF",
+    "ALTER QUEUE qi WITH RETENTION = ON",
+    "ALTER QUEUE qi WITH RETENTION = OFF",
+    "ALTER SERVICE t ON QUEUE qi",
+    "ALTER SERVICE t ON QUEUE qt",
+];
 
 fn step() -> impl Strategy<Value = (Option<usize>, Step)> {
     let endpoint = 0usize..8;
@@ -42,9 +68,15 @@ fn step() -> impl Strategy<Value = (Option<usize>, Step)> {
         2 => Just(Step::CreateService),
         3 => session.clone().prop_map(|session| Step::Open { session }),
         2 => session.clone().prop_map(|session| Step::Commit { session }),
-        1 => session.clone().prop_map(|session| Step::Rollback { session }),
+        4 => session.clone().prop_map(|session| Step::Rollback { session }),
         1 => session.clone().prop_map(|session| Step::Savepoint { session }),
-        1 => (1i64..60).prop_map(|seconds| Step::Pass { seconds }),
+        2 => (1i64..60).prop_map(|seconds| Step::Pass { seconds }),
+        3 => (0..CHANGES.len()).prop_map(|change| Step::Alter { change }),
+        2 => (0usize..8).prop_map(|endpoint| Step::Release { endpoint }),
+        3 => (0usize..3).prop_map(|letter| Step::Redrive { letter }),
+        1 => (0usize..3).prop_map(|letter| Step::Purge { letter }),
+        1 => (0usize..8).prop_map(|endpoint| Step::CancelTimer { endpoint }),
+        1 => (0usize..2).prop_map(|queue| Step::GetGroup { queue }),
     ];
     (prop::option::of(session), step)
 }
@@ -102,6 +134,21 @@ fn verb(memory: &Memory, step: &Step) -> Option<Verb> {
             queue: "qt".into(),
             contracts: vec!["c".into()],
         }]),
+        Step::Alter { change } => {
+            let parsed = crate::catalog::ddl::parse(CHANGES[*change]).unwrap();
+            Verb::Define(parsed.into_iter().map(|parsed| parsed.definition).collect())
+        }
+        Step::Release { endpoint } => Verb::ReleaseQuarantine { group: row(*endpoint)?.group },
+        Step::Redrive { letter } => {
+            let (row, _) = memory.dead_letters().nth(*letter)?;
+            Verb::RedriveDeadLetter { letter: crate::id::DeadLetterId(row.queuing_order) }
+        }
+        Step::Purge { letter } => {
+            let (row, _) = memory.dead_letters().nth(*letter)?;
+            Verb::PurgeDeadLetter { letter: crate::id::DeadLetterId(row.queuing_order) }
+        }
+        Step::CancelTimer { endpoint } => Verb::CancelConversationTimer { handle: handle(*endpoint)? },
+        Step::GetGroup { queue } => Verb::GetConversationGroup { queue: QUEUES[*queue].into() },
         _ => return None,
     })
 }
@@ -127,6 +174,18 @@ fn assert_sound(memory: &Memory) {
         assert!(!endpoint.state.is_ended() || endpoint.waiting_rows() == 0, "nothing is left to receive after END");
         assert!(!endpoint.is_dirty, "every touched endpoint was written");
     }
+    for queue in core.catalog().queues.keys() {
+        let waiting = |place: u32| {
+            let endpoint = &core.endpoints[place];
+            let counts = !endpoint.is_quarantined && core.groups[endpoint.group].queue_id == *queue;
+            if counts { endpoint.waiting_rows() } else { 0 }
+        };
+        if core.groups.iter().all(|(_, group)| group.owner == 0) {
+            let unread: u64 = core.endpoints.iter().map(|(place, _)| waiting(place)).sum();
+            assert_eq!(core.depth(*queue).unread, unread, "unread of queue {queue}");
+        }
+    }
+    assert!(core.dead_letters.keys().copied().eq(memory.dead_letters().map(|(row, _)| row.queuing_order)));
     for row in memory.messages() {
         assert!(memory.endpoints().any(|endpoint| endpoint.endpoint_id == row.endpoint_id), "no row without endpoint");
     }
