@@ -88,8 +88,9 @@ impl Broker {
     }
 
     /// Opens a database that another process may own, for reading: [`Broker::query`] and [`Broker::catalog`], the
-    /// latter as of the opening. All other calls are refused with 60014. A server is opened as by [`Broker::open`], but
-    /// nothing is installed in it, and its settings stay, whatever the URL says.
+    /// latter as of the opening, and what looks by queries, such as [`Broker::jobs`] and [`Broker::peek`]. All other calls are
+    /// refused with 60014. On a server that is not so: it is opened as by [`Broker::open`], all calls work, and only
+    /// nothing is installed in it and its settings stay, whatever the URL says.
     ///
     /// # Errors
     /// Those of [`Broker::open`], but for 60010.

@@ -28,9 +28,37 @@ pub(super) struct JsonSchema {
     of_patterns: Cost,
 }
 
-/// Whether a body is one JSON text in UTF-8, without a byte-order mark.
+/// The most that values nest, as deep as `serde_json` decodes them: a body that passes its check must not fail in each decoding.
+const MOST_DEPTH: usize = 127;
+
+/// Whether a body is one JSON text in UTF-8, without a byte-order mark, whose values nest no deeper than is decoded.
 pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
-    serde_json::from_str::<IgnoredAny>(utf8(body)?).map(drop).map_err(|error| error.to_string())
+    serde_json::from_str::<IgnoredAny>(utf8(body)?).map_err(|error| error.to_string())?;
+    let depth = nesting(body);
+    if depth > MOST_DEPTH {
+        return Err(format!("its values nest {depth} deep, the most is {MOST_DEPTH}"));
+    }
+    Ok(())
+}
+
+/// How deep the values of a JSON text nest.
+fn nesting(text: &[u8]) -> usize {
+    let (mut open, mut deepest, mut in_string) = (0_usize, 0, false);
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            // A quote behind it ends no string. Outside of strings there is none.
+            b'\\' => drop(bytes.next()),
+            b'[' | b'{' if !in_string => {
+                open += 1;
+                deepest = deepest.max(open);
+            }
+            b']' | b'}' if !in_string => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 impl JsonSchema {

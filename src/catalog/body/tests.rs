@@ -155,11 +155,15 @@ fn depth_is_bounded_and_costs_no_stack() {
         assert_eq!(valid(NESTING, &nested("box", 128)), Ok(()));
         assert!(valid(NESTING, &nested("box", 100_000)).is_err());
         let json = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert_eq!(verdict(Validation::Json, json(100).as_bytes()), None);
-        assert_eq!(verdict(Validation::JsonSchema { schema: "true".into() }, json(100_000).as_bytes()), Some(-8430));
+        let members = |depth: usize| r#"{"a":"#.repeat(depth) + r#""[\\\"{[""# + &"}".repeat(depth);
+        for validation in [Validation::Json, Validation::JsonSchema { schema: "true".into() }] {
+            for (depth, code) in [(127, None), (128, Some(-8430)), (1_000_000, Some(-8430))] {
+                assert_eq!(verdict(validation.clone(), json(depth).as_bytes()), code, "{validation:?}, {depth} deep");
+                assert_eq!(verdict(validation.clone(), members(depth).as_bytes()), code, "{validation:?}, {depth} deep");
+            }
+        }
         let endless = Validation::JsonSchema { schema: r##"{"$ref":"#"}"##.into() };
         let _either_verdict = verdict(endless, b"{}");
-        let _either_verdict = verdict(Validation::Json, json(1_000_000).as_bytes());
     };
     std::thread::Builder::new().stack_size(1 << 20).spawn(work).unwrap().join().unwrap();
 }
