@@ -93,7 +93,8 @@ impl<'a> PushJob<'a> {
         self.set(|push| push.unique = Some(Unique { key: key.into(), window_ms: None }))
     }
 
-    /// Pushes only if no job of that name was pushed within the window, whatever became of it.
+    /// Pushes only if the name is free, and takes it for the window from the commit, whatever becomes of the job. After the window
+    /// another push makes a second job, also while the first is still in the queue.
     pub fn unique_within(self, key: impl Into<Arc<str>>, window: Duration) -> Self {
         self.set(|push| push.unique = Some(Unique { key: key.into(), window_ms: Some(whole_ms(window)) }))
     }

@@ -304,7 +304,8 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
         "25006" if !asked.is_users() => {
             store(Code::STORE_READ_ONLY, format!("{place} only reads: {said} ({what}); name its primary server"))
         }
-        _ if is_access(server.code()) => {
+        // The role would not help the user's own statement: it lacks a right on a table of the user's.
+        _ if is_access(server.code()) && !asked.is_users() => {
             let role = asked.role();
             store(
                 Code::ACCESS_DENIED,
