@@ -145,7 +145,9 @@ impl Core {
         match addressee {
             Addressee::Anywhere => Ok(None),
             Addressee::CurrentDatabase => Ok(Some(self.catalog.settings.broker_guid.to_string().into())),
-            Addressee::Instance(text) if **text == *"CURRENT DATABASE" => self.broker_instance(&Addressee::CurrentDatabase),
+            Addressee::Instance(text) if **text == *"CURRENT DATABASE" => {
+                self.broker_instance(&Addressee::CurrentDatabase)
+            }
             Addressee::Instance(text) => match Uuid::parse_str(text) {
                 Ok(guid) => Ok(Some(guid.to_string().into())),
                 Err(_) => Err(Error::new(

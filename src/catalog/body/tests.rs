@@ -159,7 +159,11 @@ fn depth_is_bounded_and_costs_no_stack() {
         for validation in [Validation::Json, Validation::JsonSchema { schema: "true".into() }] {
             for (depth, code) in [(127, None), (128, Some(-8430)), (1_000_000, Some(-8430))] {
                 assert_eq!(verdict(validation.clone(), json(depth).as_bytes()), code, "{validation:?}, {depth} deep");
-                assert_eq!(verdict(validation.clone(), members(depth).as_bytes()), code, "{validation:?}, {depth} deep");
+                assert_eq!(
+                    verdict(validation.clone(), members(depth).as_bytes()),
+                    code,
+                    "{validation:?}, {depth} deep"
+                );
             }
         }
         let endless = Validation::JsonSchema { schema: r##"{"$ref":"#"}"##.into() };
