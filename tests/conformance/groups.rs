@@ -114,9 +114,10 @@ case!(groups_go_with_their_last_conversation, [148], async |t| {
 
 case!(a_wait_for_a_group_ends_when_its_last_conversation_moves, [148], async |t| {
     let (moved, stays) = (t.pair().await?.target, t.pair().await?.target);
-    let (old, new) = (t.group_of(moved).await?, t.group_of(stays).await?);
+    let old = t.endpoint(moved).await?.expect("it is open").group;
+    let new = t.endpoint(stays).await?.expect("it is open").group;
     let other = t.clone();
-    let mut waiting = Box::pin(async move { other.wait_in_group("QT", old).await });
+    let mut waiting = Box::pin(async move { other.broker.receive("QT").group(old).wait_forever().await });
     t.still_waits(&mut waiting).await;
     let tx = t.begin().await?;
     tx.move_conversation(moved, new).await?;

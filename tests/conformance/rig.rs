@@ -349,12 +349,6 @@ impl Rig {
         Ok(batch.map(dialoq::Batch::into_messages).unwrap_or_default())
     }
 
-    /// RECEIVE that waits for a message of this group, for ever.
-    pub(crate) async fn wait_in_group(&self, queue: &str, group: GroupId) -> Result<Vec<Message>> {
-        let batch = self.broker.receive(queue).group(group).wait_forever().await?;
-        Ok(batch.map(dialoq::Batch::into_messages).unwrap_or_default())
-    }
-
     pub(crate) async fn wait_for_group(&self, queue: &str, seconds: u64) -> Result<Option<GroupId>> {
         self.broker.get_conversation_group(queue).wait(Duration::from_secs(seconds)).await
     }
@@ -460,12 +454,6 @@ impl Rig {
 
     pub(crate) async fn endpoint(&self, handle: ConversationHandle) -> Result<Option<Endpoint>> {
         Ok(self.endpoints().await?.into_iter().find(|endpoint| endpoint.handle == handle))
-    }
-
-    /// The group of an endpoint that must exist.
-    pub(crate) async fn group_of(&self, handle: ConversationHandle) -> Result<GroupId> {
-        let found = self.endpoint(handle).await?;
-        Ok(found.unwrap_or_else(|| panic!("endpoint {handle} is gone")).group)
     }
 
     /// The two letters of an endpoint that must exist.
