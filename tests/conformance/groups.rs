@@ -1,7 +1,7 @@
 //! Conversation groups, MOVE, GET CONVERSATION GROUP.
 
 use crate::rig::{Text, code, first_done};
-use dialoq::GroupId;
+use dialoq::{Act, GroupId};
 use uuid::Uuid;
 
 case!(grouping_is_local, [141], async |t| {
