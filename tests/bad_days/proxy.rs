@@ -115,8 +115,11 @@ async fn pass<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, mut server: S, c
                     Some(Cut { is_delivered: false, .. }) => return,
                     Some(Cut { is_delivered: true, .. }) => {
                         let _ = server.write_all(sent).await;
-                        // The server has done the request when it answers; the answer is lost.
+                        // The server has done the request when it answers; the answer is lost. Of several requests together it may answer
+                        // the first while it does the others: it reads to the end of what it was sent, and ends the session.
                         let _ = server.read(&mut answered).await;
+                        let _ = server.shutdown().await;
+                        while let Ok(1..) = server.read(&mut answered).await {}
                         return;
                     }
                     None => {
