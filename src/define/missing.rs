@@ -125,8 +125,8 @@ fn differs(what: &str, name: &str, aspect: &str, found: &str, wanted: &str) -> E
         Code::DUPLICATE_NAME,
         format!(
             "{what} '{name}' exists already but differs: {aspect}: {}; asked for: {}; {way}, or ask for the same",
-            shortened(found),
-            shortened(wanted)
+            part_that_differs(found, wanted),
+            part_that_differs(wanted, found)
         ),
     )
 }
@@ -137,12 +137,21 @@ fn clause_differs(queue: &str, clause: &str, is_found: bool) -> Error {
     differs("queue", queue, clause, found, wanted)
 }
 
-/// Schemas and bodies are long, and often differ only behind their beginning.
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(200) {
-        Some((end, _)) => format!("{} ... ({} characters)", &text[..end], text.chars().count()),
-        None => text.to_owned(),
+/// A text, or the part of a long one from before the place where it begins to differ from the other: schemas and bodies are long, and
+/// often differ in the middle.
+fn part_that_differs(text: &str, other: &str) -> String {
+    const MOST: usize = 200;
+    const BEFORE: usize = 40;
+    let characters = text.chars().count();
+    if characters <= MOST {
+        return text.to_owned();
     }
+    let same = text.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
+    let from = same.saturating_sub(BEFORE);
+    let part: String = text.chars().skip(from).take(MOST).collect();
+    let before = if from > 0 { "... " } else { "" };
+    let after = if from + MOST < characters { " ..." } else { "" };
+    format!("{before}{part}{after} ({characters} characters)")
 }
 
 /// Compares the named settings, and nothing else.

@@ -157,14 +157,18 @@ fn a_differing_object_is_refused_by_name() {
 fn what_differs_is_shown_as_statements_write_it() {
     let script =
         |text: &str| -> Vec<Definition> { ddl::parse(text).unwrap().into_iter().map(|read| read.definition).collect() };
-    let catalog = made(&script(
-        "CREATE MESSAGE TYPE a VALIDATION = JSON; CREATE MESSAGE TYPE b; CREATE CONTRACT c (a SENT BY INITIATOR);
+    let titled = |name: &str, title: &str| {
+        format!("CREATE MESSAGE TYPE {name} VALIDATION = JSON SCHEMA '{{\"title\": \"{}{title}\"}}'", "x".repeat(300))
+    };
+    let made_long = titled("long", " 1");
+    let catalog = made(&script(&format!(
+        "{made_long}; CREATE MESSAGE TYPE a VALIDATION = JSON; CREATE MESSAGE TYPE b; CREATE CONTRACT c (a SENT BY INITIATOR);
         CREATE QUEUE q WITH RETENTION = ON, RETRY (MAX_ATTEMPTS = 3); CREATE QUEUE r; CREATE SERVICE s ON QUEUE q (c);
         CREATE BROKER PRIORITY p FOR CONVERSATION SET (CONTRACT_NAME = c, PRIORITY_LEVEL = 7);
         CREATE EVENT NOTIFICATION n ON QUEUE q FOR QUEUE_ACTIVATION TO SERVICE 's', 'current database';
-        CREATE WORK QUEUE w WITH ORDER = LIFO; CREATE WORK SCHEDULE d ON WORK QUEUE w WITH CRON = '@daily', BODY = 'it''s'",
-    ));
-    let long = format!("CREATE MESSAGE TYPE a VALIDATION = JSON SCHEMA '{{\"title\": \"{}\"}}'", "x".repeat(300));
+        CREATE WORK QUEUE w WITH ORDER = LIFO; CREATE WORK SCHEDULE d ON WORK QUEUE w WITH CRON = '@daily', BODY = 'it''s'"
+    )));
+    let (long, other) = (titled("a", ""), titled("long", " 2"));
     for (wanted, text) in [
         (
             "CREATE MESSAGE TYPE a",
@@ -172,6 +176,9 @@ fn what_differs_is_shown_as_statements_write_it() {
         ),
         (&long, "asked for: JSON SCHEMA '{\"title\": \"xxxx"),
         (&long, "xxxx ... (327 characters); ALTER it"),
+        (&other, "differs: its validation: ... xxxx"),
+        (&other, "xxxx 1\"}' (329 characters); asked for: ... xxxx"),
+        (&other, "xxxx 2\"}' (329 characters); ALTER it"),
         (
             "CREATE CONTRACT c (b SENT BY ANY)",
             "its message types: ([a] SENT BY INITIATOR); asked for: ([b] SENT BY ANY); drop it and make it again,",
