@@ -5,7 +5,7 @@ use super::shell::shell_word;
 use crate::broker::Broker;
 use crate::catalog::body::BodyChecks;
 use crate::catalog::{Catalog, OffBy, same_name};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::protocol::definition::Validation;
 use crate::store::SqlRow;
 use crate::time::Timestamp;
@@ -116,7 +116,12 @@ impl Broker {
             if kind == FindingKind::DisabledQueue {
                 let catalog = self.catalog();
                 let refused = tokio::task::spawn_blocking(move || refused_schemas(&catalog)).await;
-                findings.extend(refused.unwrap_or_else(|cause| std::panic::resume_unwind(cause.into_panic())));
+                findings.extend(match refused.map_err(tokio::task::JoinError::try_into_panic) {
+                    Ok(found) => found,
+                    Err(Ok(panic)) => std::panic::resume_unwind(panic),
+                    // The runtime is shutting down.
+                    Err(Err(_)) => return Err(Error::closed()),
+                });
             }
         }
         Ok(findings)

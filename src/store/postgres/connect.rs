@@ -132,8 +132,8 @@ struct Ends {
 /// The `made_after` of a session that the pool does not give to a second caller.
 const USED_ONCE: u64 = u64::MAX;
 
-/// The settings by which a server says at the login that it only reads.
-const READ_ONLY: [&str; 2] = ["default_transaction_read_only", "in_hot_standby"];
+/// The setting by which a server says at the login that a session only reads. One of a standby writes after its promotion.
+const READ_ONLY: &str = "default_transaction_read_only";
 
 /// The longest wait for connections that end, and for sessions that are still held: work that has answered its caller gives
 /// its session back a moment later, a transaction that is open does not.
@@ -364,7 +364,7 @@ impl Connector {
             Err(_) => return Err(silent(limit, &self.place)),
         };
         // Such a session keeps that setting of its database when the time in which the server only reads is over.
-        let only_reads = READ_ONLY.iter().any(|setting| connection.parameter(setting) == Some("on"));
+        let only_reads = connection.parameter(READ_ONLY) == Some("on");
         let lost = Arc::new(OnceLock::new());
         let why = lost.clone();
         let task = tokio::spawn(async move {
