@@ -11,6 +11,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 mod bounds;
+pub(super) mod jobs;
 mod kept_statements;
 mod leaving;
 mod locks;

@@ -1,25 +1,11 @@
 //! Callers that leave while a take of jobs is under way.
 
+use super::jobs::{push, take};
 use super::*;
-use crate::protocol::work::{Due, Hold, Push, Take, TakeFrom};
+use crate::protocol::work::Hold;
 
-fn take() -> Verb {
-    let (queue, taken_by) = ("w".into(), "reader".into());
-    let hold = Hold::Lease(None);
-    Verb::Work(WorkVerb::Take(Box::new(Take { queue, count: 1, job_type: None, from: TakeFrom::Any, hold, taken_by })))
-}
-
-fn push() -> Verb {
-    Verb::Work(WorkVerb::Push(Box::new(Push {
-        queue: "w".into(),
-        job_type: "".into(),
-        key: None,
-        level: 5,
-        due: Due::Now,
-        unique: None,
-        body: None,
-        pushed_by: "writer".into(),
-    })))
+fn take_leased() -> Verb {
+    take(Hold::Lease(None))
 }
 
 /// Makes a work queue with one job.
@@ -27,13 +13,13 @@ async fn add_a_job(store: &SqliteStore) {
     let definitions = crate::catalog::ddl::parse("CREATE WORK QUEUE w").unwrap();
     let definitions = definitions.into_iter().map(|parsed| parsed.definition).collect();
     store.submit(vec![Verb::Define(definitions)]).await.unwrap();
-    store.submit(vec![push()]).await.unwrap();
+    store.submit(vec![push(None)]).await.unwrap();
 }
 
 /// The number of the next attempt at the job.
 async fn next_attempt(store: &SqliteStore) -> u16 {
     loop {
-        match &store.submit(vec![take()]).await.unwrap()[0] {
+        match &store.submit(vec![take_leased()]).await.unwrap()[0] {
             Outcome::Jobs(jobs) if jobs.is_empty() => tokio::task::yield_now().await,
             Outcome::Jobs(jobs) => return jobs[0].attempt,
             other => panic!("{other:?}"),
@@ -49,7 +35,7 @@ async fn take_that_is_not_written<'s>(
     let queue_id = store.catalog().work_queue("w").unwrap().id;
     let other = rusqlite::Connection::open(folder.join("a.db")).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut asked = store.submit(vec![take()]);
+    let mut asked = store.submit(vec![take_leased()]);
     assert_pending(&mut asked);
     until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
     (asked, other)
@@ -64,7 +50,7 @@ async fn a_leased_job_of_a_unit_with_an_id_goes_back_whenever_the_caller_leaves(
         // So few commits before it that the writer does not leave its commit to the caller's thread.
         let store = SqliteStore::open(SqliteOptions::new(Location::Memory)).unwrap();
         add_a_job(&store).await;
-        let mut asked: BoxFuture<'_, _> = store.submit_once(Uuid::from_u128(1), vec![take()]);
+        let mut asked: BoxFuture<'_, _> = store.submit_once(Uuid::from_u128(1), vec![take_leased()]);
         let mut is_done = is_ready(&mut asked);
         for _ in 1..looks {
             if is_done {

@@ -1,25 +1,16 @@
 //! An owner that hangs, and a guest that takes its answers slowly.
 
-use super::leaving::take;
 use super::*;
-use crate::protocol::work::{Due, Hold, Push};
+use crate::protocol::work::Hold;
+use crate::store::sqlite::tests::jobs::{push, take};
 use std::task::{Context, Waker};
 use tokio::io::AsyncReadExt;
 
 /// As long as a frame may be in these tests, but for what stands around it.
 const LARGE: usize = 900_000;
 
-fn push(bytes: usize) -> Verb {
-    Verb::Work(WorkVerb::Push(Box::new(Push {
-        queue: "w".into(),
-        job_type: "".into(),
-        key: None,
-        level: 5,
-        due: Due::Now,
-        unique: None,
-        body: Some(Arc::new(vec![7; bytes])),
-        pushed_by: "writer".into(),
-    })))
+fn push_large() -> Verb {
+    push(Some(vec![7; LARGE]))
 }
 
 /// Callers that gave up and tried again filled the memory of their process, as long as the owner hung.
@@ -29,7 +20,7 @@ async fn calls_that_are_given_up_while_the_owner_hangs_take_no_more_memory() {
     let folder = tempfile::tempdir().unwrap();
     let (owner, client) = connected(folder.path()).await;
     let guest = async {
-        let calls = [Call::Submit(vec![push(LARGE)]), Call::InTx { tx: 1, step: TxStep::Execute(push(LARGE)) }];
+        let calls = [Call::Submit(vec![push_large()]), Call::InTx { tx: 1, step: TxStep::Execute(push_large()) }];
         for place in 0..100 {
             let mut asked = Box::pin(client.submit(&calls[place % 2]));
             assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -69,7 +60,7 @@ async fn a_call_that_waits_for_an_owner_that_hangs_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let (owner, client) = connected(folder.path()).await;
     let guest = async {
-        let pushing = Call::Submit(vec![push(LARGE)]);
+        let pushing = Call::Submit(vec![push_large()]);
         let mut asked: Vec<_> = (0..9).map(|_| Box::pin(client.submit(&pushing))).collect();
         for asked in &mut asked {
             assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -98,7 +89,7 @@ async fn a_guest_that_takes_its_answers_slowly_gets_them_although_the_owner_clos
     let store = SqliteStore::open(given).unwrap();
     store.submit(vec![definitions("CREATE WORK QUEUE w")]).await.unwrap();
     for _ in 0..JOBS {
-        store.submit(vec![push(LARGE)]).await.unwrap();
+        store.submit(vec![push_large()]).await.unwrap();
     }
     let owned = Arc::new(owned::OwnedStore::new(store.clone(), board, Default::default()));
     let path = folder.path().join("a.db");

@@ -1,7 +1,8 @@
 //! Callers that leave while a take of jobs is under way.
 
 use super::*;
-use crate::protocol::work::{AfterFailure, Due, Hold, Push, Take, TakeFrom};
+use crate::protocol::work::{AfterFailure, Hold};
+use crate::store::sqlite::tests::jobs::{push, take};
 use std::task::{Context, Waker};
 use tokio::io::AsyncReadExt;
 
@@ -227,26 +228,11 @@ async fn jobs_of(guest: &interprocess::local_socket::tokio::Stream, id: u64, cal
     answer_of(guest, id, call).await.taken_jobs()
 }
 
-pub(super) fn take(hold: Hold) -> Verb {
-    let (queue, taken_by) = ("w".into(), "reader".into());
-    Verb::Work(WorkVerb::Take(Box::new(Take { queue, count: 1, job_type: None, from: TakeFrom::Any, hold, taken_by })))
-}
-
 /// The owner of a file with one job.
 async fn with_a_job(folder: &Path) -> Arc<SharedStore> {
     let owner = SharedStore::open(options(folder)).unwrap();
     owner.submit(vec![definitions("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0")]).await.unwrap();
-    let push = Push {
-        queue: "w".into(),
-        job_type: "".into(),
-        key: None,
-        level: 5,
-        due: Due::Now,
-        unique: None,
-        body: None,
-        pushed_by: "writer".into(),
-    };
-    owner.submit(vec![Verb::Work(WorkVerb::Push(Box::new(push)))]).await.unwrap();
+    owner.submit(vec![push(None)]).await.unwrap();
     owner
 }
 
