@@ -195,7 +195,8 @@ impl Broker {
         rows.iter().map(status).collect()
     }
 
-    /// Jobs that are not finished, the first pushed first; at most so many.
+    /// Jobs that are not finished, the first pushed first; at most so many. More than 10,000 are read in portions one after the other,
+    /// each as of its own moment.
     ///
     /// # Errors
     /// 60002 for a work queue that is not there; those of the store.

@@ -69,12 +69,6 @@ fn processor_time() -> Duration {
     Duration::ZERO
 }
 
-/// Lets other threads have the processor. Linux takes it from a busy thread after 3 ms only: beside a check on one of two processors
-/// more than one SEND of a hundred waited so long. A lower priority of the thread does not change that.
-fn give_way() {
-    std::thread::yield_now();
-}
-
 /// The most memory that a check by a schema may take. `<n/>` a million times takes 600 MB.
 const MOST_MEMORY: u64 = 1 << 30;
 

@@ -5,7 +5,8 @@
 //! one the bytes are in; attributes and namespaces are [bounded](markup).
 
 use super::weights::{Alike, Parts};
-use super::{check_memory, give_way, markup};
+use super::{check_memory, markup};
+use crate::time::give_way;
 use std::borrow::Cow;
 use uppsala::{Document, Parser, PullEvent, PullParser, XSI_NAMESPACE};
 
@@ -19,13 +20,13 @@ pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
     let mut parser = PullParser::new(&text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
     let mut events = 0;
     while parser.next_event().map_err(|error| error.to_string())?.is_some() {
-        pass(&mut events);
+        count_event(&mut events);
     }
     Ok(())
 }
 
 /// Counts an event of a parser, and gives way after some 0.1 ms of them.
-fn pass(events: &mut u32) {
+fn count_event(events: &mut u32) {
     *events = events.wrapping_add(1);
     if events.is_multiple_of(256) {
         give_way();
@@ -57,7 +58,7 @@ pub(super) fn count<'w>(text: &str, constraints: impl Fn(&str) -> (u64, Vec<&'w 
     let mut parser = PullParser::new(text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
     let mut events = 0;
     while let Some(event) = parser.next_event().map_err(|error| error.to_string())? {
-        pass(&mut events);
+        count_event(&mut events);
         match event {
             PullEvent::StartElement { name, attributes, .. } => {
                 alike.iter_mut().for_each(|(of, _, rows)| *rows += u64::from(of.selects(&name.local_name)));

@@ -33,8 +33,8 @@ const MOST_POLLS: u32 = 2;
 /// The pause between two polls that search for lost notices.
 const SAFETY_POLL: Duration = Duration::from_secs(60);
 
-/// How often receivers that wait for one conversation or group try once more. The end of a conversation, and its move to another group, make
-/// no notice in its queue: they waited without end for what had gone. Each poll may do it, and there is one a minute.
+/// How often receivers that wait for one conversation or group try once more. The end of a conversation makes no notice in
+/// its queue: they waited without end for what had gone. Each poll may do it, and there is one a minute.
 const LOOKS_OF_THE_CHOOSY: Duration = Duration::from_secs(30);
 
 /// A poll without an answer for so long may hang. Longer than of other requests: where many queues have many messages a poll takes long.
