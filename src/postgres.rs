@@ -62,8 +62,8 @@ pub struct Statements(EnlistedStatements);
 /// - The connection must lead to the broker's own database, as a member of `dialoq_user`; the transaction must be READ
 ///   COMMITTED, which is PostgreSQL's default: at every other level the verbs are refused with 60026.
 /// - A refusal leaves the transaction as it was before the verb; 1205 ends it.
-/// - If the connection is lost, a verb in a transaction fails with 60030. On a connection without one it fails with 60031 if its answer
-///   never came, because it may have committed.
+/// - If the connection is lost, a verb in a transaction fails with 60030. On a connection it fails with 60031 if its answer never came,
+///   because it may have committed; also after a BEGIN by SQL, which is not seen.
 /// - While a verb is under way, send nothing else over the connection.
 /// - Locks of conversation groups last as long as your transaction. If it rolls back after a RECEIVE, the messages are back
 ///   in their queue at once; such a rollback is not counted against the queue as one of a [`Tx`](crate::Tx) is, so that a

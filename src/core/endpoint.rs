@@ -1,7 +1,7 @@
 //! One side of a conversation, as memory holds it: about 150 bytes, because a million conversations are two million.
 
 use super::change::{Change, DeliveryClass, EndpointRow, MessageRow};
-use super::effects::Effects;
+use super::effects::{Arrival, Effects};
 use super::get_transmission_status::Delay;
 use super::queuing_orders::QueuingOrders;
 use super::session::Overlay;
@@ -300,7 +300,12 @@ impl Core {
     pub(super) fn erase(&mut self, place: u32, effects: &mut Effects) {
         self.drop_rows(place, effects);
         self.drop_outbox(place, effects);
+        let queue_id = self.queue_of(place);
         let endpoint = self.remove_endpoint(place);
+        if self.groups.get(endpoint.group).is_none() {
+            // A RECEIVE that waits for this group has to find that it is gone.
+            effects.arrivals.push(Arrival { queue_id, newly_ready: 0 });
+        }
         // The rows with the peer's send position are gone, so the peer's counter is written.
         if self.endpoints.get(endpoint.peer).is_some_and(|peer| !peer.state.is_ended()) {
             self.mark_dirty(endpoint.peer);

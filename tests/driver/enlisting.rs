@@ -137,6 +137,25 @@ pub(crate) fn a_verb_whose_answer_is_lost_is_unknown_only_without_a_transaction(
     });
 }
 
+/// The session ended while the user's connection was idle: no verb is sent any more, so none has committed.
+pub(crate) fn a_verb_on_a_connection_that_has_ended_has_not_happened(store: Store) {
+    on(store, |broker, client, database| async move {
+        let (handle, statements) = (dialog(&broker).await, Statements::default());
+        let kept = Enlisted::new(&broker, &client).prepared(&statements);
+        kept.send(handle, "//t/Word", "before").await.unwrap();
+        assert_eq!(received(&broker).await, ["before"]);
+        database.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '' AND datname = current_database() AND pid <> pg_backend_pid() AND query NOT LIKE '%pg_terminate%'");
+        while !client.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        for enlisted in [Enlisted::new(&broker, &client), kept] {
+            let refused = enlisted.send(handle, "//t/Word", "after").await.unwrap_err();
+            assert_eq!(refused.code(), Code::SERVER_UNREACHABLE, "{refused}");
+        }
+        assert!(received(&broker).await.is_empty());
+    });
+}
+
 pub(crate) fn a_failed_transaction_takes_no_verbs(store: Store) {
     on(store, |broker, mut client, _| async move {
         let transaction = client.transaction().await.unwrap();

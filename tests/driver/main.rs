@@ -82,6 +82,7 @@ fn main() -> ExitCode {
         Postgres enlisting: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_are_notified_of_an_enlisted_send
             a_verb_whose_answer_is_lost_is_unknown_only_without_a_transaction
+            a_verb_on_a_connection_that_has_ended_has_not_happened
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take
             the_example_runs_and_leaves_nothing_behind verbs_of_the_users_own_sql_wake_receivers
             verbs_are_prepared_once_on_the_users_connection statements_that_a_connection_has_lost_are_prepared_again

@@ -84,7 +84,8 @@ BEGIN
         SET @kept = @did;
         SET @kept_said = @said;
         SET @failed = -1;
-        IF @is_cut = 0 SET @is_done = 1;
+        -- Each round keeps a part for each kind, and there may be a hundred.
+        IF @is_cut = 0 OR @did >= 2 * @top SET @is_done = 1;
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();

@@ -194,6 +194,12 @@ BEGIN
             END
             SET @is_done = 1;
         END
+        -- Each round keeps a part for each kind, and there may be a hundred.
+        ELSE IF @did >= 2 * @top
+        BEGIN
+            SET @due = @now;
+            SET @is_done = 1;
+        END
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();

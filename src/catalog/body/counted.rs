@@ -5,8 +5,7 @@
 //! used up, strings, arrays and objects appear empty, and the validator comes to its end.
 
 use super::patterns::Cost;
-use super::{patterns, processor_time};
-use crate::time::give_way;
+use super::{give_way, patterns, processor_time};
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
 use serde_json::{Map, Number, Value};

@@ -19,6 +19,7 @@ mod xsd;
 
 use super::{Catalog, MessageType};
 use crate::protocol::definition::Validation;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -67,6 +68,22 @@ fn processor_time() -> Duration {
 #[cfg(not(unix))]
 fn processor_time() -> Duration {
     Duration::ZERO
+}
+
+thread_local! {
+    /// Whether the check under way on this thread may give way: only one that no lock waits for.
+    static MAY_GIVE_WAY: Cell<bool> = const { Cell::new(false) };
+    #[cfg(test)]
+    static GAVE_WAY: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Gives other threads a turn, in a check of full effort.
+fn give_way() {
+    if MAY_GIVE_WAY.get() {
+        #[cfg(test)]
+        GAVE_WAY.set(GAVE_WAY.get() + 1);
+        crate::time::give_way();
+    }
 }
 
 /// The most memory that a check by a schema may take. `<n/>` a million times takes 600 MB.
@@ -181,7 +198,9 @@ impl BodyChecks {
             return Some(Ok(()));
         };
         // If a defect of a validator panics, it costs one message, not the broker.
+        MAY_GIVE_WAY.set(effort == Effort::Full);
         let judged = catch_unwind(AssertUnwindSafe(|| self.judge_unguarded(catalog, message_type, body, effort)));
+        MAY_GIVE_WAY.set(false);
         judged.unwrap_or_else(|_| {
             let description = format!("the validator failed on the body of a message of type '{}'", message_type.name);
             Some(Err(Rejection::new(KIND_REJECTED, description)))

@@ -211,6 +211,28 @@ fn a_body_passes_by_any_schema_of_the_collection() {
     assert!(valid(&both, "<other/>").is_err());
 }
 
+/// A quick check may run under a lock, for which others wait while it gives way.
+#[test]
+fn only_checks_of_full_effort_give_way() {
+    let schema = "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:element name='a'><xs:complexType><xs:sequence>\
+        <xs:element name='b' maxOccurs='unbounded'/></xs:sequence></xs:complexType></xs:element></xs:schema>";
+    let (checks, catalog) = (BodyChecks::new(), catalog(schema));
+    let xml = |rows: usize| format!("<a>{}</a>", "<b/>".repeat(rows));
+    let json = |rows: usize| format!("[{}]", vec!["0"; rows].join(","));
+    for (validation, small, large) in [
+        (Validation::WellFormedXml, xml(900), xml(20_000)),
+        (Validation::ValidXml { schema_collection: "Orders".into() }, xml(900), xml(20_000)),
+        (Validation::JsonSchema { schema: r#"{"items":{"type":"integer"}}"#.into() }, json(1900), json(20_000)),
+    ] {
+        let of_type = message_type(validation.clone());
+        GAVE_WAY.set(0);
+        assert_eq!(checks.check(&catalog, &of_type, Some(large.as_bytes())), Ok(()));
+        assert!(GAVE_WAY.replace(0) > 0, "{validation:?}");
+        assert_eq!(checks.quick_check(&catalog, &of_type, Some(small.as_bytes())), Some(Ok(())), "{validation:?}");
+        assert_eq!(GAVE_WAY.get(), 0, "{validation:?}");
+    }
+}
+
 #[test]
 fn no_body_names_an_entity() {
     let schema = "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:element name='a'><xs:complexType>\

@@ -5,8 +5,7 @@
 //! one the bytes are in; attributes and namespaces are [bounded](markup).
 
 use super::weights::{Alike, Parts};
-use super::{check_memory, markup};
-use crate::time::give_way;
+use super::{check_memory, give_way, markup};
 use std::borrow::Cow;
 use uppsala::{Document, Parser, PullEvent, PullParser, XSI_NAMESPACE};
 

@@ -6,8 +6,7 @@
 
 use super::weights::{Alike, Parts, Weights};
 use super::xml::Counted;
-use super::{Effort, check_memory, most_steps, most_time, patterns, processor_time, xml};
-use crate::time::give_way;
+use super::{Effort, check_memory, give_way, most_steps, most_time, patterns, processor_time, xml};
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -248,3 +248,26 @@ async fn a_stream_gives_transactions_and_ends_after_an_error() {
     assert_eq!(error.code(), Code::QUEUE_DISABLED);
     assert!(arrivals.next().await.is_none());
 }
+
+/// The last side of a group goes without a verb: when the other side has received its END, or at the end of its lifetime.
+#[tokio::test]
+async fn a_wait_for_a_group_ends_when_its_last_side_goes_by_itself() {
+    let _limit = crate::testing::limit();
+    for is_acknowledged in [true, false] {
+        let broker = crate::testing::TestBroker::in_memory().await.unwrap();
+        let script = "CREATE QUEUE a; CREATE QUEUE b WITH STATUS = OFF; CREATE SERVICE a ON QUEUE a; CREATE SERVICE b ON QUEUE b ([DEFAULT])";
+        broker.execute(script).await.unwrap();
+        let group = crate::id::GroupId(uuid::Uuid::from_u128(1));
+        let dialog = broker.begin_dialog("a", "b").in_group(group).lifetime(Duration::from_secs(60)).await.unwrap();
+        broker.send(dialog, "DEFAULT", "x").await.unwrap();
+        let mut receive = broker.receive("a").group(group).wait_forever().into_future();
+        assert!(poll_once(&mut receive).is_pending());
+        broker.end(dialog).await.unwrap();
+        assert!(poll_once(&mut receive).is_pending(), "the END waits for its queue");
+        match is_acknowledged {
+            true => drop(broker.execute("ALTER QUEUE b WITH STATUS = ON").await.unwrap()),
+            false => broker.advance(Duration::from_secs(61)),
+        }
+        assert_eq!(receive.await.unwrap_err().code(), Code::GROUP_NOT_FOUND, "{is_acknowledged}");
+    }
+}

@@ -15,6 +15,11 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, GenericClient};
 
+/// The states with which the server ends a session itself: the classes of an operator's doing and of its own limits on idle sessions.
+fn ends_a_session(state: &SqlState) -> bool {
+    state.code().starts_with("57P") || *state == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+}
+
 /// The savepoint around a verb.
 const BEFORE_THE_VERB: u32 = 0;
 
@@ -121,6 +126,8 @@ impl<'c> PgEnlisted<'c> {
         alone: AtRisk,
     ) -> Result<T, Refused> {
         let asked = Asked::Call(name);
+        // On a connection that has ended before, nothing is sent.
+        let alone = if self.client.is_closed() { AtRisk::Nothing } else { alone };
         let (mark, release) = (texts::savepoint(BEFORE_THE_VERB), texts::release(BEFORE_THE_VERB));
         // All three in one flight. Outside of a transaction the server refuses the savepoint and the release, and the call
         // commits by itself. After a refusal of the call the release is refused as well.
@@ -140,8 +147,8 @@ impl<'c> PgEnlisted<'c> {
                 _ => {
                     let at_risk = match self.is_transaction {
                         true => AtRisk::Transaction,
-                        // The server says why it ends the session before it reads the request.
-                        false if error.as_db_error().is_some() => AtRisk::Nothing,
+                        // The server says why it ends the session before it reads the request. A pooler says so after it has passed it on.
+                        false if error.code().is_some_and(ends_a_session) => AtRisk::Nothing,
                         // The answer to the savepoint may be lost with that to the request, which has committed by itself.
                         false => alone,
                     };

@@ -208,10 +208,23 @@ impl Membership {
         }
         let connections = if end == End::Failed { connections } else { connections.drain().await };
         // The socket is gone, so the next owner's is not deleted. What is under way is answered by the store that closes.
-        let (closed, ()) = tokio::join!(store.close(), connections.finish());
+        let answering = async {
+            tokio::select! {
+                () = connections.finish() => {}
+                // A caller that gave the close up drops the store, and its thread waits.
+                () = self.dropped() => {}
+            }
+        };
+        let (closed, ()) = tokio::join!(store.close(), answering);
         lock(&self.closed).get_or_insert(closed);
         drop(store);
         let _ = stopping.wait_for(Stop::is_asked).await;
+    }
+
+    /// Returns soon after the store was dropped.
+    async fn dropped(&self) {
+        let _ = self.stopping.subscribe().wait_for(|stop| *stop == Stop::Drop).await;
+        tokio::time::sleep(LAST_ANSWERS).await;
     }
 
     /// Carries calls to the owner until it closes or is gone, or this store is closed.

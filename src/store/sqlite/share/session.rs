@@ -9,7 +9,7 @@ use super::frame::{
     self, Answer, Call, FrameBuffer, FromOwner, Holder, QueueNews, Refusal, Request, TxStep, WireOutcome,
 };
 use super::owned::OwnedStore;
-use super::unsent::{Unsent, Written, write};
+use super::unsent::{LONGEST_END, Unsent, Written, write};
 use super::{lock, socket};
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
@@ -30,6 +30,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 /// Reports of queues that wait for a slow connection; more are put together.
 const MOST_REPORTS: usize = 64;
@@ -135,6 +136,7 @@ pub(super) async fn serve(
         session.handle_rest(&mut requests).await;
         return Ok(());
     };
+    let longest = Instant::now() + LONGEST_END;
     let announced = *closing.borrow();
     if announced.is_announced() {
         session.answers.push(encoded(&FromOwner::Closing));
@@ -145,11 +147,11 @@ pub(super) async fn serve(
         session.handle_rest(&mut requests).await;
         session.drop_transactions();
         session.draining = None;
-        unsent.while_it_shrinks(LAST_ANSWERS, session.finish()).await;
+        unsent.while_it_shrinks(LAST_ANSWERS, longest, session.finish()).await;
     }
     drop(session);
     // Ends when the last sender of answers has gone, unless the other side does not read.
-    unsent.while_it_shrinks(LAST_ANSWERS, writer).await;
+    unsent.while_it_shrinks(LAST_ANSWERS, longest, writer).await;
     done
 }
 

@@ -16,7 +16,7 @@ const WRITE_BYTES: usize = 64 * 1024;
 /// Frames written together.
 const MOST_TOGETHER: usize = 1024;
 /// How long a guest that takes a few bytes now and then may hold up the end of its connection.
-const LONGEST_END: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_END: Duration = Duration::from_secs(60);
 
 /// Answers that are not written yet, in bytes.
 #[derive(Default)]
@@ -51,10 +51,9 @@ impl Unsent {
     }
 
     /// Waits for the end of this work as long as answers come and the guest takes them: gives up once neither has happened for that
-    /// long.
-    pub(super) async fn while_it_shrinks(&self, still: Duration, work: impl Future) {
+    /// long, and at the latest then.
+    pub(super) async fn while_it_shrinks(&self, still: Duration, longest: Instant, work: impl Future) {
         let mut work = pin!(work);
-        let longest = Instant::now() + LONGEST_END;
         loop {
             let (seen, until) = (self.moves.load(Relaxed), Instant::now() + still);
             let has_ended = timeout_at(until.min(longest), &mut work).await.is_ok();
