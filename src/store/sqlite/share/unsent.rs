@@ -138,3 +138,36 @@ pub(super) async fn write(
         bytes.shrink_to(WRITE_BYTES);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_connection_takes_a_minute_at_most_and_less_if_nothing_moves() {
+        let _limit = crate::testing::limit();
+        const STILL: Duration = Duration::from_secs(5);
+        let (unsent, began) = (Unsent::default(), Instant::now());
+        let longest = began + LONGEST_END;
+        let moving = async {
+            loop {
+                tokio::time::sleep(STILL / 2).await;
+                unsent.add(1);
+            }
+        };
+        // Both waits of an end.
+        let ends = async {
+            unsent.while_it_shrinks(STILL, longest, pending::<()>()).await;
+            unsent.while_it_shrinks(STILL, longest, pending::<()>()).await;
+        };
+        tokio::select! {
+            () = ends => {}
+            () = moving => {}
+        }
+        assert_eq!(began.elapsed(), LONGEST_END);
+        let began = Instant::now();
+        unsent.while_it_shrinks(STILL, began + LONGEST_END, pending::<()>()).await;
+        assert_eq!(began.elapsed(), STILL);
+    }
+}
