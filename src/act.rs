@@ -137,7 +137,7 @@ pub trait Act: Perform {
     /// `END CONVERSATION handle`: the peer gets EndDialog after all earlier messages. Returns the state it was in.
     ///
     /// # Errors
-    /// 8426 no such conversation.
+    /// 8426 no such conversation, 8427 this side has ended it already.
     fn end(&self, handle: ConversationHandle) -> Answer<'_, ConversationState>
     where
         Self: Sized,
@@ -148,7 +148,8 @@ pub trait Act: Perform {
     /// `END CONVERSATION handle WITH ERROR = code DESCRIPTION = '...'`: the peer gets Error before all other messages.
     ///
     /// # Errors
-    /// 8426 no such conversation, 8424 the code is not above zero, 60005 the description is over 3000 characters.
+    /// 8426 no such conversation, 8427 this side has ended it already, 8424 the code is not above zero, 60005 the description is over 3000
+    /// characters.
     fn end_with_error(
         &self,
         handle: ConversationHandle,
@@ -249,7 +250,7 @@ pub trait Act: Perform {
     /// Changes the level of one endpoint. Ours: Service Broker freezes it when the conversation begins.
     ///
     /// # Errors
-    /// 8426 no such conversation.
+    /// 8426 no such conversation, 8438 its state forbids it.
     fn reprioritise(&self, handle: ConversationHandle, level: Level) -> Answer<'_, ()>
     where
         Self: Sized,

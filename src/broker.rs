@@ -18,6 +18,7 @@ use crate::time::Clock;
 use crate::tx::Tx;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -270,6 +271,22 @@ impl Broker {
         self.store.activity()
     }
 
+    /// Waits until the store takes nothing more, and gives its error: 60015 after a commit that failed, 60016 after a close.
+    ///
+    /// For a process that makes no calls of its own. Its activated handlers and workers wait for messages, and would wait for ever
+    /// in a store that another caller has failed. Close the broker then, and open it again. It asks once a second. A server that
+    /// is away, or a file that another process takes over, may come back, and is no failure.
+    pub async fn failed(&self) -> Error {
+        loop {
+            tokio::time::sleep(CHECK_EVERY).await;
+            if let Err(error) = self.begin().await
+                && [Code::STORE_POISONED, Code::STORE_CLOSED].contains(&error.code())
+            {
+                return error;
+            }
+        }
+    }
+
     /// Finishes all accepted work, then closes: for all clones; later calls fail with 60016.
     ///
     /// # Errors
@@ -278,6 +295,9 @@ impl Broker {
         self.store.close().await
     }
 }
+
+/// How often [`Broker::failed`] asks the store whether it still works.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// Whether these definitions can be made on top of those.
 fn is_possible(catalog: &Catalog, definitions: &[Definition]) -> bool {

@@ -2,14 +2,13 @@
 
 use super::output::{Output, printable, printable_name};
 use dialoq::internals::ErrorConstructors;
-use dialoq::{Broker, Code, Error};
+use dialoq::{Code, Error};
 use serde_json::json;
 use std::error::Error as _;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Why a command stopped.
 #[derive(Debug)]
@@ -104,26 +103,6 @@ pub(super) fn without_path(error: Error, program: &OsStr) -> Error {
     let hint =
         format!("{}; a name is looked up in PATH only: for the file in this folder say ./{name}", error.message());
     Error::new(error.code(), hint)
-}
-
-/// How often the store is asked whether it still works.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
-
-/// Returns once the store takes nothing more: after a commit that failed it has to be opened again.
-pub(super) async fn store_failure(broker: &Broker) -> Error {
-    loop {
-        tokio::time::sleep(CHECK_EVERY).await;
-        if let Err(error) = broker.begin().await
-            && takes_nothing_more(&error)
-        {
-            return error;
-        }
-    }
-}
-
-/// Whether it is the error of a store that has to be opened again.
-pub(super) fn takes_nothing_more(error: &Error) -> bool {
-    [Code::STORE_POISONED, Code::STORE_CLOSED].contains(&error.code())
 }
 
 /// A command line that is not understood, as JSON.

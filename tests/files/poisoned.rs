@@ -27,3 +27,23 @@ async fn a_store_that_failed_closes_although_a_timer_is_due() {
     let closed = tokio::time::timeout(PATIENCE, store.close()).await.expect("a close ends");
     assert!(closed.is_err(), "it says what happened: {closed:?}");
 }
+
+/// A process whose handlers only wait for messages would wait for ever.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_that_only_waits_learns_that_its_store_takes_nothing_more() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let broker = dialoq::Broker::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    let failed = tokio::spawn({
+        let broker = broker.clone();
+        async move { broker.failed().await }
+    });
+    std::fs::remove_file(&path).unwrap();
+    let error = tokio::time::timeout(PATIENCE, failed).await.expect("it is noticed").unwrap();
+    assert_eq!(error.code(), dialoq::Code::STORE_POISONED, "{error}");
+    let _ = broker.close().await;
+    let closed = tokio::time::timeout(PATIENCE, broker.failed()).await.expect("it is noticed");
+    assert_eq!(closed.code(), dialoq::Code::STORE_CLOSED, "{closed}");
+}

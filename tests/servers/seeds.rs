@@ -51,7 +51,9 @@ pub(crate) fn check<S: Strategy<Value: Debug>>(
     values: &S,
     property: impl Fn(u64, S::Value) -> Result<(), TestCaseError>,
 ) {
+    let mut cases = 0;
     for seed in seeds(by_default) {
+        cases += 1;
         let config = Config { cases: 1, failure_persistence: None, max_shrink_iters, ..Config::default() };
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -63,5 +65,8 @@ pub(crate) fn check<S: Strategy<Value: Debug>>(
             }
             Err(TestError::Abort(why)) => panic!("DIALOQ_SEED={seed} was aborted: {why}"),
         }
+    }
+    if std::env::var_os("DIALOQ_SEED").is_some() {
+        println!("{cases} cases");
     }
 }

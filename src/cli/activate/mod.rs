@@ -2,12 +2,12 @@
 
 mod report;
 
-use super::failure::{Failure, store_failure, takes_nothing_more, without_path};
+use super::failure::{Failure, without_path};
 use super::globals::{Globals, parse_span};
 use super::interrupt::Interrupt;
 use super::output::Output;
 use clap::{Args, ValueEnum};
-use dialoq::activation::{Mode, Program, Ramp, ReaderEvent};
+use dialoq::activation::{Mode, Program, Ramp};
 use dialoq::internals::ErrorConstructors;
 use dialoq::{Broker, Error};
 use report::Report;
@@ -140,7 +140,7 @@ impl Activate {
         let mut due = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Other processes may have failed the store that this one owns, and no reader of this one meets that while it is idle.
-        let mut failed = std::pin::pin!(store_failure(broker));
+        let mut failed = std::pin::pin!(broker.failed());
         let stopped = loop {
             // What is said may ask a store that hangs; ctrl-C does not wait for it.
             let said = tokio::select! {
@@ -148,7 +148,7 @@ impl Activate {
                 () = interrupt.requested() => break None,
                 error = &mut failed => break Some(Err(error.into())),
                 event = events.next() => match event {
-                    Some(event) => interrupt.unless_requested(handle_event(&event, broker, &mut report)).await,
+                    Some(event) => interrupt.unless_requested(async { report.event(&event) }).await,
                     None => break Some(Ok(())),
                 },
                 _ = due.tick() => interrupt.unless_requested(async { report.counts(readers.served().await) }).await,
@@ -207,17 +207,4 @@ impl Activate {
         }
         program
     }
-}
-
-/// Says an event. A store that takes nothing more, after a commit that failed, is an error: it has to be opened again. Any other
-/// obstacle may go, and the next reader tries again.
-async fn handle_event(event: &ReaderEvent, broker: &Broker, report: &mut Report<'_>) -> Result<(), Failure> {
-    report.event(event)?;
-    if let ReaderEvent::Ended { code: Some(_), .. } = event
-        && let Err(error) = broker.begin().await
-        && takes_nothing_more(&error)
-    {
-        return Err(error.into());
-    }
-    Ok(())
 }

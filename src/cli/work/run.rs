@@ -1,6 +1,6 @@
 //! `dialoq work run`
 
-use crate::cli::failure::{Failure, store_failure, without_path};
+use crate::cli::failure::{Failure, without_path};
 use crate::cli::globals::{Globals, parse_span};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, printable_name};
@@ -124,7 +124,7 @@ impl Run {
         self.say_what_it_waits_for(&broker, output)?;
         let failed = tokio::select! {
             () = interrupt.requested() => None,
-            error = store_failure(&broker) => Some(error),
+            error = broker.failed() => Some(error),
             () = self.say_when_it_is_dropped(&broker, output) => None,
         };
         if !output.json {

@@ -10,7 +10,7 @@ use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{Call, Listener};
 use crate::store::database::notifications::control_connection::{may_hang_after, twice_if_it_hangs};
 use crate::store::database::notifications::notice::Notices;
-use crate::store::database::retry::listen_again;
+use crate::store::database::retry::{self, listen_again};
 use crate::store::work_queue_on_board;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
@@ -111,6 +111,8 @@ struct QueueStates {
 struct PollPause {
     polled_at: Instant,
     pause: Duration,
+    /// The last poll failed.
+    has_failed: bool,
 }
 
 impl PollPause {
@@ -118,12 +120,29 @@ impl PollPause {
     fn slow_down(&mut self, longest: Duration) {
         self.pause = (self.pause.mul_f64(1.5)).min(longest);
     }
+
+    /// The poll failed. While a server was away each process asked it for ten logins a second, and warned as often.
+    fn fail(&mut self, longest: Duration) {
+        self.pause = match self.has_failed {
+            true => (self.pause * 2).clamp(longest, retry::TASK.max(longest)),
+            false => longest,
+        };
+        self.has_failed = true;
+    }
+
+    /// Something wakes the poller: a pause that has grown over quiet polls is short again, one after a failure is kept.
+    fn wake(&mut self, (shortest, longest): (Duration, Duration)) {
+        if self.polled_at.elapsed() > longest && !self.has_failed {
+            self.pause = shortest;
+        }
+    }
 }
 
 impl Database {
     /// Polls as often as needed, until the store closes.
     pub(in crate::store::database) async fn run_queue_poll(self: Arc<Self>) {
-        let mut pause_state = PollPause { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0 };
+        let mut pause_state =
+            PollPause { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0, has_failed: false };
         let mut last = QueueStates::default();
         let mut choosy_looked_at = Instant::now();
         loop {
@@ -131,10 +150,11 @@ impl Database {
             let has_monitors = self.board.monitors().has_monitors();
             self.watch.heed_changes(is_polling || has_monitors);
             let is_awaited = self.board.sleeping() > 0 || has_monitors;
-            let next = match (is_awaited, is_polling, last.has_locked) {
-                (false, ..) => None,
-                (true, true, _) | (true, _, true) => Some(pause_state.polled_at + pause_state.pause),
-                (true, false, false) => Some(pause_state.polled_at + SAFETY_POLL),
+            // A poll that failed may have missed a group that was freed without a notice.
+            let next = match (is_awaited, is_polling || last.has_locked || pause_state.has_failed) {
+                (false, _) => None,
+                (true, true) => Some(pause_state.polled_at + pause_state.pause),
+                (true, false) => Some(pause_state.polled_at + SAFETY_POLL),
             };
             let alarm = async {
                 match next {
@@ -149,9 +169,9 @@ impl Database {
                 () = self.watch.signal.notified() => {
                     let wants_poll = self.watch.wants_poll.swap(false, SeqCst);
                     let has_changed = self.watch.has_changed.swap(false, SeqCst);
-                    if is_polling {
+                    if is_polling && !pause_state.has_failed {
                         pause_state.pause = shortest;
-                    } else if !wants_poll {
+                    } else if !is_polling && !wants_poll {
                         if !has_changed || !has_monitors {
                             continue;
                         }
@@ -160,9 +180,7 @@ impl Database {
                 }
                 () = alarm => {}
             }
-            if pause_state.polled_at.elapsed() > longest {
-                pause_state.pause = shortest;
-            }
+            pause_state.wake((shortest, longest));
             sleep_until(pause_state.polled_at + pause_state.pause).await;
             if self.board.sleeping() == 0 && !self.board.monitors().has_monitors() {
                 continue;
@@ -174,6 +192,7 @@ impl Database {
             }
             match self.poll_queues().await {
                 Ok(states) => {
+                    pause_state.has_failed = false;
                     if states == last || !is_polling {
                         pause_state.slow_down(longest);
                     } else {
@@ -183,7 +202,7 @@ impl Database {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the queues could not be polled");
-                    pause_state.pause = longest;
+                    pause_state.fail(longest);
                 }
             }
         }
@@ -367,6 +386,22 @@ mod tests {
         trigger.heed_changes(false);
         trigger.note_change();
         assert!(!is_woken().await);
+    }
+
+    #[test]
+    fn failing_polls_become_rare_and_the_first_good_one_ends_that() {
+        let mut pause = PollPause { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0, has_failed: false };
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            pause.fail(WITHOUT_NOTIFICATIONS.1);
+            pause.polled_at -= pause.pause * 2;
+            pause.wake(WITHOUT_NOTIFICATIONS);
+            pauses.push(pause.pause.as_millis());
+        }
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000], "a caller that comes does not make it short");
+        pause.has_failed = false;
+        pause.wake(WITHOUT_NOTIFICATIONS);
+        assert_eq!(pause.pause, WITHOUT_NOTIFICATIONS.0);
     }
 
     #[test]

@@ -153,6 +153,33 @@ async fn a_poll_that_hangs_is_made_once_more() {
     tokio::time::timeout(Duration::from_secs(9), store.refresh_facts()).await.expect("it waits for the poll");
 }
 
+/// A receiver found a group whose lock its holder had freed without a notice after a minute.
+#[tokio::test(start_paused = true)]
+async fn a_poll_that_fails_is_soon_made_once_more() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut failures = 3;
+    stage.play(move |name, _| {
+        let columns = [
+            ("catalog_version", 1.into()),
+            ("due_at", SqlValue::Null),
+            ("ready_queues", format!("{QUEUE}:1").into()),
+            ("has_locked", false.into()),
+        ];
+        let is_failure = name == "poll" && failures > 0;
+        failures -= i32::from(is_failure);
+        (name == "poll").then(|| match is_failure {
+            true => Err(failure(Code::ACCESS_DENIED, Fate::Undone)),
+            false => Ok(vec![row(columns)]),
+        })
+    });
+    let mut signal = Box::pin(store.activity().queue("q").register(false));
+    signal.as_mut().enable();
+    let _sleeping = store.activity().sleep();
+    tokio::time::timeout(Duration::from_secs(9), signal).await.expect("it waits for the next poll of a quiet process");
+}
+
 /// Polls of a server that has too much were made twice each, and kept both connections from notifications and notes.
 #[tokio::test(start_paused = true)]
 async fn a_poll_is_not_made_twice_where_polls_are_slow() {
