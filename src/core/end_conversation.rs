@@ -3,6 +3,7 @@
 use super::check::check_form;
 use super::delivery::SentMessage;
 use super::effects::{Arrival, Effects};
+use super::endpoint::Endpoint;
 use super::execute::{Checked, lock};
 use super::session::{Op, Session};
 use super::state::Core;
@@ -43,7 +44,10 @@ impl Core {
         let queue_id = self.queue_of(place);
         self.drop_rows(place, effects);
         effects.arrivals.push(Arrival { queue_id, newly_ready: 0 });
-        let (state, peer) = (self.endpoints[place].state, self.endpoints[place].peer);
+        let endpoint = &self.endpoints[place];
+        let (state, peer) = (endpoint.state, endpoint.peer);
+        // Where there is none, it was erased, or it was never made.
+        let had_peer = endpoint.is_peer_known || !endpoint.is_initiator;
         match (form, state) {
             (EndForm::Cleanup, _) => {
                 self.drop_outbox(place, effects);
@@ -75,10 +79,17 @@ impl Core {
             (_, ConversationState::StartedOutbound | ConversationState::StartedInbound) => self.erase(place, effects),
             (_, ConversationState::DisconnectedOutbound | ConversationState::Closed) => {}
         }
-        // Both have ended now: the other side's unsent messages are dropped, and it need not wait for an answer.
-        if self.endpoints.get(peer).is_some_and(|peer| peer.state == ConversationState::DisconnectedOutbound) {
-            self.drop_outbox(peer, effects);
-            self.finish(peer, now, effects);
+        // Both have ended now: no side's unsent messages reach anyone, whatever delays them, and none need wait for an answer.
+        let is_over = match self.endpoints.get(peer) {
+            Some(peer) => peer.state.is_ended(),
+            None => had_peer,
+        };
+        for side in [peer, place] {
+            let waits = |endpoint: &Endpoint| endpoint.state == ConversationState::DisconnectedOutbound;
+            if is_over && self.endpoints.get(side).is_some_and(waits) {
+                self.drop_outbox(side, effects);
+                self.finish(side, now, effects);
+            }
         }
     }
 

@@ -238,6 +238,36 @@ case!(messages_after_the_end_are_discarded, [124], async |t| {
     assert_eq!(t.receive("QT").await?.types(), [system::END_DIALOG]);
 });
 
+case!(both_sides_may_end_while_the_broker_is_disabled, [124], async |t| {
+    for (first_is_target, waits, error) in
+        [(true, true, false), (true, false, true), (false, true, true), (false, false, false)]
+    {
+        let pair = t.pair().await?;
+        t.define("ALTER DATABASE CURRENT SET DISABLE_BROKER").await?;
+        if waits {
+            t.send(pair.initiator, "Text", "into the void").await?;
+            t.send(pair.target, "Text", "into the void").await?;
+        }
+        let [first, second] = match first_is_target {
+            true => [pair.target, pair.initiator],
+            false => [pair.initiator, pair.target],
+        };
+        t.end(first).await?;
+        assert_eq!(t.state(first).await?, "DO", "its end waits");
+        if error {
+            t.end_with_error(second, 1, "it reaches no one").await?;
+        } else {
+            t.end(second).await?;
+        }
+        let shown = format!("target first: {first_is_target}, messages: {waits}, error: {error}");
+        assert!(t.transmission().await?.is_empty(), "{shown}");
+        assert!(t.endpoint(pair.initiator).await?.is_none(), "{shown}");
+        assert_eq!(t.state(pair.target).await?, "CD", "{shown}");
+        t.define("ALTER DATABASE CURRENT SET ENABLE_BROKER").await?;
+        assert!(t.receive("QI").await?.is_empty() && t.receive("QT").await?.is_empty(), "{shown}");
+    }
+});
+
 case!(messages_of_broken_conversations_are_held, [125], async |t| {
     for error in [false, true] {
         let pair = t.pair().await?;

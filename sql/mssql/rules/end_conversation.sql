@@ -102,15 +102,25 @@ BEGIN
         SET @queue_id = @next;
         SET @notices = CONCAT(@notices, N' q:', @queue_id);
     END
+    -- Both have ended now: no side's unsent messages reach anyone, whatever delays them, and none need wait for an answer.
     IF @peer_state = N'DO'
     BEGIN
-        -- Both sides have ended: the peer's unsent messages are dropped, and it waits for no answer.
         EXEC dialoq.lock_endpoint @peer_id, 0, @is_locked OUTPUT, @notices OUTPUT;
         IF @is_locked IS NULL
         BEGIN
             SET @peer_side = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
             EXEC dialoq.request_recheck @peer_id, @conversation_id, @peer_side;
         END
+    END
+    IF (@peer_state IN (N'DO', N'CD') OR @peer_id IS NULL AND (@is_peer_known = 1 OR @is_initiator = 0))
+        AND EXISTS (SELECT 1 FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id AND e.state = N'DO')
+    BEGIN
+        DELETE FROM t
+        FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
+        WHERE t.endpoint_id = @endpoint_id;
+        -- As in send_end.
+        EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
+        EXEC dialoq.finish @endpoint_id, @now, @notices OUTPUT;
     END
 END
 GO

@@ -52,13 +52,21 @@ BEGIN
     LOOP
         v_notices := concat_ws(' ', v_notices, 'q:' || v_rest.queue_id::text);
     END LOOP;
+    -- Both have ended now: no side's unsent messages reach anyone, whatever delays them, and none need wait for an answer.
     IF v_peer.state = 'DO' THEN
-        -- Both have ended now: the other side's unsent messages are dropped, and it need not wait for an answer.
         SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_peer.endpoint_id, false);
         IF v_lock.is_locked IS NULL THEN
             PERFORM dialoq.request_recheck(v_peer.endpoint_id);
         END IF;
         v_notices := concat_ws(' ', v_notices, v_lock.notices);
+    END IF;
+    IF (v_peer.state IN ('DO', 'CD') OR v_peer.state IS NULL AND (e.is_peer_known OR NOT e.is_initiator))
+        AND EXISTS (SELECT FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id AND c.state = 'DO')
+    THEN
+        DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
+        -- As in send_end.
+        PERFORM dialoq.request_recheck(p_endpoint_id);
+        v_notices := concat_ws(' ', v_notices, dialoq.finish(p_endpoint_id, p_now));
     END IF;
     RETURN v_notices;
 END $$;
