@@ -144,6 +144,12 @@ impl PostgresUrl {
                 }
                 "sslcert" => certificate = Some(file()?),
                 "sslkey" => key = Some(file()?),
+                // The driver has another name for it.
+                "keepalives_count" => {
+                    connection.push(separator);
+                    connection.extend(["keepalives_retries=", value]);
+                    separator = '&';
+                }
                 _ if PASSED_ON.contains(&name) => {
                     connection.push(separator);
                     connection.extend([name, "=", value]);
@@ -155,7 +161,8 @@ impl PostgresUrl {
                         url,
                         format!(
                             "'{}' is not a parameter; there are {NAMES}, sslmode, sslrootcert, sslcert, sslkey, and \
-                             libpq's {}",
+                             libpq's {}, \
+                             keepalives_count",
                             shown(url, name),
                             PASSED_ON.join(", ")
                         ),
@@ -243,6 +250,15 @@ mod tests {
         ] {
             assert_eq!(parsed(url).connection, connection);
         }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn the_count_of_keepalives_has_libpqs_name() {
+        let url = parsed("postgres://h/d?keepalives_count=7&port=2");
+        assert_eq!(url.connection, "postgresql://h/d?keepalives_retries=7&port=2");
+        let config: tokio_postgres::Config = url.connection.parse().unwrap();
+        assert_eq!(config.get_keepalives_retries(), Some(7));
     }
 
     #[test]

@@ -42,6 +42,7 @@ const KNOWN: &[&str] = &[
     "instance",
     "integrated security",
     "keepalives",
+    "keepalives_count",
     "keepalives_idle",
     "keepalives_interval",
     "keepalives_retries",
