@@ -271,17 +271,16 @@ impl Broker {
         self.store.activity()
     }
 
-    /// Waits until the store takes nothing more, and gives its error: 60015 after a commit that failed, 60016 after a close.
+    /// Waits until the store takes nothing more, and gives its error: 60015 after a commit that failed, 60016 after a close; 60011 to
+    /// 60013 if the file of several processes is foreign, damaged or of a newer version when this one is to take it over.
     ///
     /// For a process that makes no calls of its own. Its activated handlers and workers wait for messages, and would wait for ever
-    /// in a store that another caller has failed. Close the broker then, and open it again. It asks once a second. A server that
-    /// is away, or a file that another process takes over, may come back, and is no failure.
+    /// in a store that another caller has failed. Close the broker then, and open it again. It asks once a second, and opens no
+    /// transaction for that. A server that is away, or a file that another process takes over, may come back, and is no failure.
     pub async fn failed(&self) -> Error {
         loop {
             tokio::time::sleep(CHECK_EVERY).await;
-            if let Err(error) = self.begin().await
-                && [Code::STORE_POISONED, Code::STORE_CLOSED].contains(&error.code())
-            {
+            if let Some(error) = self.store.ended() {
                 return error;
             }
         }

@@ -204,6 +204,10 @@ impl Store for Shared {
         &self.0.clock
     }
 
+    fn ended(&self) -> Option<Error> {
+        None
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }

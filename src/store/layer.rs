@@ -195,6 +195,10 @@ impl<L: Layer> Store for L {
         self.inner().clock()
     }
 
+    fn ended(&self) -> Option<Error> {
+        self.inner().ended()
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         around(self.before(Request::Close), || self.inner().close(), none, CallState::end)
     }

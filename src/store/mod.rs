@@ -110,6 +110,9 @@ pub trait Store: Send + Sync + 'static {
     /// The clock that rules timers, lifetimes and waits.
     fn clock(&self) -> &Clock;
 
+    /// Why the store takes nothing more until it is opened again; `None` as long as it does, or may do so again by itself.
+    fn ended(&self) -> Option<Error>;
+
     /// Finishes all accepted work, then closes; later calls fail with 60016.
     fn close(&self) -> BoxFuture<'_, Result<()>>;
 }

@@ -1,6 +1,6 @@
 //! What a guest meets when it takes over, and when it comes back from it.
 
-use crate::{DEFINITIONS, Other, Place, received, run, send};
+use crate::{DEFINITIONS, Other, PATIENCE, Place, received, run, send};
 use dialoq::{Act, Broker, Code};
 use std::time::Duration;
 
@@ -293,5 +293,24 @@ fn a_guest_takes_a_file_over_once_its_second_hard_link_is_gone() {
         // It owns the file once it has tried again.
         while send(&guest, "by itself").await.is_err() {}
         assert_eq!(received(&guest).await, ["by itself"]);
+    });
+}
+
+/// The programs that were not upgraded with the one that took the file over: their handlers only wait.
+#[test]
+fn a_guest_learns_that_it_can_use_its_file_no_more() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        let failed = tokio::spawn({
+            let guest = guest.clone();
+            async move { guest.failed().await }
+        });
+        let newer = rusqlite::Connection::open(&place.path).unwrap();
+        newer.pragma_update(None, "user_version", 999).unwrap();
+        owner.close().await.unwrap();
+        let error = tokio::time::timeout(PATIENCE, failed).await.expect("it is noticed").unwrap();
+        assert_eq!(error.code(), Code::STORE_NEWER, "{error}");
     });
 }

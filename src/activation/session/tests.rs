@@ -14,6 +14,7 @@ use crate::store::traced::Traced;
 use crate::store::url::Location;
 use crate::store::{ActivityBoard, ReaderSlot, SqlRow, StoreTexts};
 use crate::time::Clock;
+use std::time::Duration;
 
 /// The names of the methods that reached the innermost store, in order.
 type Calls = Arc<BlockingMutex<Vec<&'static str>>>;
@@ -105,6 +106,11 @@ impl Store for Recorder {
     fn clock(&self) -> &Clock {
         self.called("clock");
         self.inner.clock()
+    }
+
+    fn ended(&self) -> Option<Error> {
+        self.called("ended");
+        self.calls.lock().unwrap().contains(&"close").then(Error::closed)
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
@@ -208,6 +214,7 @@ async fn call_all(store: &dyn Store) {
     store.refresh_facts().await;
     assert!(store.lock_holder(Uuid::nil()).await.unwrap().is_none());
     store.clock();
+    assert!(store.ended().is_none());
     store.close().await.unwrap();
 }
 
@@ -253,6 +260,18 @@ async fn every_layer_forwards_every_method() {
         call_all(&*wrap(direct)).await;
         assert_eq!(*calls.lock().unwrap(), expected, "wrapper {place}");
     }
+}
+
+/// The counter of rollbacks rose by one a second.
+#[tokio::test(start_paused = true)]
+async fn to_wait_for_a_failure_opens_no_transaction() {
+    let _limit = crate::testing::limit();
+    let (store, calls) = recorder();
+    let broker = crate::Broker::over(Traced::over(store));
+    tokio::time::timeout(Duration::from_millis(8500), broker.failed()).await.unwrap_err();
+    assert_eq!(*calls.lock().unwrap(), ["ended"; 8]);
+    broker.close().await.unwrap();
+    assert_eq!(broker.failed().await.code(), Code::STORE_CLOSED);
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ use tokio::time::MissedTickBehavior;
 /// standard output has one event a line: waiting, started, ended, failed, launch_failed, queue_off, queue_on, counts,
 /// stopped.
 ///
-/// If an embedded store takes nothing more, after a commit that failed, it ends with exit code 1: start it again to open the store.
+/// If an embedded store takes nothing more, as after a commit that failed, it ends with exit code 1: start it again to open the store.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 /// its standard output, byte by byte but for the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on its standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
 /// kills them. A program that cannot be started is no failed attempt: its job is held, and the start is tried again every 5 s, up to the
 /// first ctrl-C, which gives the job back.
-/// If an embedded store takes nothing more, after a commit that failed, it ends with exit code 1 once they have
+/// If an embedded store takes nothing more, as after a commit that failed, it ends with exit code 1 once they have
 /// ended.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

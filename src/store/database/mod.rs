@@ -439,6 +439,10 @@ impl Store for DatabaseStore {
         &self.database.clock
     }
 
+    fn ended(&self) -> Option<Error> {
+        self.database.open_work.check().err()
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.close_now().await;

@@ -511,6 +511,10 @@ impl Store for SqliteStore {
         &self.engine.clock
     }
 
+    fn ended(&self) -> Option<Error> {
+        self.engine.lock().err()
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             let this = self.this.upgrade().ok_or_else(Error::closed)?;

@@ -131,6 +131,10 @@ impl Store for ReadOnlyStore {
         &self.clock
     }
 
+    fn ended(&self) -> Option<Error> {
+        self.limits.ending.is_closing().then(Error::closed)
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         self.limits.ending.close();
         Box::pin(async { Ok(()) })

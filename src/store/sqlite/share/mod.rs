@@ -270,6 +270,16 @@ impl Store for SharedStore {
         &self.membership.options.clock
     }
 
+    fn ended(&self) -> Option<Error> {
+        match self.membership.role_now() {
+            Role::Owner(owned) => owned.store.ended(),
+            // Attempts to take the file over go on as long as the thread does.
+            Role::Unusable(error) => self.running.has_changed().is_err().then(|| error.duplicate()),
+            Role::Closed => Some(Error::closed()),
+            Role::Guest(_) | Role::Pending => None,
+        }
+    }
+
     fn close(&self) -> BoxFuture<'_, Result<()>> {
         Box::pin(self.close_now())
     }
