@@ -122,6 +122,32 @@ fn repetitions_that_can_be_counted_in_many_ways_are_refused() {
 }
 
 #[test]
+fn a_repetition_of_what_may_be_empty_can_be_counted_in_more_ways() {
+    let ways = |kind: &str, occurrence: &str| {
+        let often = "minOccurs='2' maxOccurs='100'";
+        let parts = format!("<xs:element name='a'/><xs:element name='b' {occurrence}/>");
+        let content = format!("<xs:sequence {often}><xs:{kind} {often}>{parts}</xs:{kind}></xs:sequence>");
+        of_type(&content).unwrap().element
+    };
+    let of_100_in_100 = 10_000 * 10_000 / 25_000;
+    assert!(ways("choice", "minOccurs='0'") > of_100_in_100, "one part that may be empty is enough");
+    assert!(ways("choice", "") < of_100_in_100);
+    assert!(ways("sequence", "minOccurs='0'") < of_100_in_100, "all its parts must be so");
+}
+
+#[test]
+fn a_pattern_nests_to_its_limit() {
+    let nested = |deep: usize| {
+        let pattern = format!("{}a{}", "(".repeat(deep), ")".repeat(deep));
+        weights(&format!(
+            "<xs:simpleType name='t'><xs:restriction base='xs:string'><xs:pattern value='{pattern}'/></xs:restriction></xs:simpleType>"
+        ))
+    };
+    assert!(nested(100).is_ok());
+    assert!(nested(101).unwrap_err().contains("nests 101"));
+}
+
+#[test]
 fn components_that_contain_themselves_have_an_end() {
     let group = |name: &str| {
         format!("<xs:group name='{name}'><xs:sequence>{}</xs:sequence></xs:group>", "<xs:group ref='g'/>".repeat(30))
