@@ -1,6 +1,7 @@
 //! LIFETIME and conversation timers.
 
 use crate::rig::{Text, code};
+use crate::servers::Store;
 use dialoq::Act;
 use dialoq::protocol::system;
 
@@ -79,6 +80,28 @@ case!(timers_replace_each_other, [132], async |t| {
     assert!(t.receive("QI").await?.is_empty());
     t.advance(1).await?;
     assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+});
+
+case!(a_timer_fires_after_the_transaction_that_set_it, [132], async |t| {
+    // DIFFERENCE(timers-in-transactions): SQL Server cannot tell who has set it.
+    let is_late = t.store() != Store::Mssql;
+    for (step, fires) in [("replaced", false), ("cancelled", false), ("kept", true)] {
+        let pair = t.pair().await?;
+        let tx = t.begin().await?;
+        tx.timer(pair.initiator, 1).await?;
+        tx.savepoint("s").await?;
+        t.advance(2).await?;
+        match step {
+            "replaced" => tx.timer(pair.initiator, 60).await?,
+            "cancelled" => tx.0.cancel_timer(pair.initiator).await?,
+            _ => tx.send(pair.initiator, "Text", "other work").await?,
+        }
+        tx.commit().await?;
+        t.advance(0).await?;
+        assert_eq!(!t.receive("QI").await?.is_empty(), fires || !is_late, "{step}");
+        t.advance(60).await?;
+        assert_eq!(t.receive("QI").await?.len(), usize::from(step == "replaced"), "{step}");
+    }
 });
 
 case!(each_side_has_its_timer, [133], async |t| {

@@ -1,7 +1,7 @@
 //! What transactions do to jobs, what their savepoints undo, and which names and keys are free meanwhile. Ours.
 
 use crate::rig::{Rig, Session, code};
-use dialoq::work::{AfterFailure, Job, JobFilter, WorkQueue};
+use dialoq::work::{AfterFailure, Job, JobFilter, JobState, WorkQueue};
 use dialoq::{Act, Code, JobId, Result};
 use std::time::Duration;
 
@@ -49,6 +49,18 @@ case!(a_transaction_ends_its_own_jobs_as_it_has_reported, [248, 251], async |t| 
     let result = Some(b"result".to_vec());
     let right = [(0, "done", None), (1, "done", result), (2, "cancelled", None)];
     assert_eq!(ends, right.map(|(place, end, result)| (jobs[place].taken.job, end.to_owned(), result)));
+});
+
+case!(a_failure_in_a_transaction_has_the_settings_of_its_call, [251], async |t| {
+    t.define("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 5000, RETRY_JITTER_PERCENT = 0").await?;
+    push(&t.broker, "x").await?;
+    let jobs = take(&t.broker, 1).await?;
+    let tx = t.begin().await?;
+    assert_eq!(tx.0.fail_job(&jobs[0], "why").await?, JobState::Scheduled);
+    t.define("ALTER WORK QUEUE w WITH MAX_ATTEMPTS = 1, RETRY_DELAY_MS = 60000").await?;
+    tx.commit().await?;
+    t.advance(5).await?;
+    assert_eq!(taken(&t.broker).await?, "x", "as the caller was answered");
 });
 
 case!(a_savepoint_undoes_each_verb_of_a_job, [252], async |t| {

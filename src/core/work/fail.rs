@@ -15,6 +15,14 @@ use std::sync::Arc;
 /// The longest reason or note of progress, in characters; as the description of END WITH ERROR.
 const MOST_CHARACTERS: usize = 3000;
 
+/// What a failed attempt leaves.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::core) struct NextAttempt {
+    state: JobState,
+    /// The pause before it, from the moment that the failure counts from; 0 if there is none.
+    delay_us: i64,
+}
+
 impl Core {
     pub(super) fn fail_job(
         &mut self,
@@ -29,15 +37,22 @@ impl Core {
             super::push::check_delay("the delay of the next attempt in milliseconds", delay_ms, 0)?;
         }
         let job = self.taken_for(session, taken, now)?;
-        let (state, _) = self.after_failure(job, then, now);
+        // Of now, whatever the settings are at the commit: the caller is answered.
+        let next = self.after_failure(job, then);
         let was_free = self.hold_job(session, job, true);
-        session.record(Op::Work(WorkOp::Fail { job, was_free, reason, then }));
-        Ok(Outcome::Failed(state))
+        session.record(Op::Work(WorkOp::Fail { job, was_free, reason, next }));
+        Ok(Outcome::Failed(next.state))
     }
 
     /// The attempt at a taken job has failed.
     pub(super) fn fail_attempt(&mut self, place: u32, last_error: Arc<str>, then: AfterFailure, now: Timestamp) {
-        let (state, at) = self.after_failure(place, then, now);
+        let next = self.after_failure(place, then);
+        self.apply_fail(place, last_error, next, now);
+    }
+
+    pub(super) fn apply_fail(&mut self, place: u32, last_error: Arc<str>, next: NextAttempt, now: Timestamp) {
+        let NextAttempt { state, delay_us } = next;
+        let at = (state == JobState::Scheduled).then(|| Timestamp(now.0.saturating_add(delay_us)));
         let work = &mut self.work;
         work.change(place, |job| {
             job.state = state;
@@ -49,22 +64,20 @@ impl Core {
         work.write(WorkChange::FailJob { job_id, state, at, last_error, failed_at: now });
     }
 
-    /// The state after a failed attempt, and when the job is due then.
-    fn after_failure(&self, place: u32, then: AfterFailure, now: Timestamp) -> (JobState, Option<Timestamp>) {
+    fn after_failure(&self, place: u32, then: AfterFailure) -> NextAttempt {
+        const NONE: NextAttempt = NextAttempt { state: JobState::Dead, delay_us: 0 };
         let job = &self.work.jobs[place];
-        let Some(queue) = self.work.queues.get(&job.queue_id) else { return (JobState::Dead, None) };
+        let Some(queue) = self.work.queues.get(&job.queue_id) else { return NONE };
         let settings = &queue.settings;
         let is_last = i64::from(job.attempts) >= settings.get(WorkNumber::MaxAttempts);
         let delay_us = match then {
-            _ if is_last => return (JobState::Dead, None),
-            AfterFailure::Dead => return (JobState::Dead, None),
+            _ if is_last => return NONE,
+            AfterFailure::Dead => return NONE,
             AfterFailure::RetryInMs(delay_ms) => delay_ms.saturating_mul(1000),
             AfterFailure::Policy => retry_delay_us(settings, job.id, job.attempts),
         };
-        if delay_us == 0 {
-            return (JobState::Ready, None);
-        }
-        (JobState::Scheduled, Some(Timestamp(now.0.saturating_add(delay_us))))
+        let state = if delay_us == 0 { JobState::Ready } else { JobState::Scheduled };
+        NextAttempt { state, delay_us }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What sessions do to jobs: logged when it is checked, applied at the commit.
 
 use super::change::WorkChange;
+use super::fail::NextAttempt;
 use super::job::FinishedAs;
 use super::limits::NextTakes;
 use crate::core::change::Change;
@@ -10,7 +11,7 @@ use crate::core::state::Core;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::protocol::Body;
-use crate::protocol::work::{AfterFailure, JobState, Push, Seen, TakenJob};
+use crate::protocol::work::{JobState, Push, Seen, TakenJob};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ pub(in crate::core) enum WorkOp {
         job: u32,
         was_free: bool,
         reason: Arc<str>,
-        then: AfterFailure,
+        next: NextAttempt,
     },
     Extend {
         job: u32,
@@ -145,7 +146,7 @@ impl Core {
             WorkOp::Push { job, push } => self.apply_push_job(job, *push, now),
             WorkOp::Take { job, token, unwritten } => self.apply_take_job(job, token, unwritten, now),
             WorkOp::Complete { job, result, .. } => self.finish_job(job, FinishedAs::Done, result, now),
-            WorkOp::Fail { job, reason, then, .. } => self.fail_attempt(job, reason, then, now),
+            WorkOp::Fail { job, reason, next, .. } => self.apply_fail(job, reason, next, now),
             WorkOp::Extend { job, was_free, lease_until } => self.apply_extend(job, was_free, lease_until),
             WorkOp::Report { job, was_free, progress } => self.apply_report(job, was_free, progress),
             WorkOp::Cancel { job, .. } => self.finish_job(job, FinishedAs::Cancelled, None, now),
