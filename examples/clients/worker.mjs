@@ -11,13 +11,15 @@ const [queue, untilEmpty] = [process.argv[2], process.argv.includes("--until-emp
 const open = async () => { const c = new pg.Client(process.env.DIALOQ_URL); await c.connect(); return c; };
 // Work and its transaction; beside it a connection for what must stay after a rollback, and for LISTEN.
 const [work, beside] = [await open(), await open()];
-let wake = () => {};
-beside.on("notification", () => wake());
+// A notification that comes while nobody waits is kept: the message may have come behind the last receive.
+let [woken, wake] = [false, () => {}];
+beside.on("notification", () => { woken = true; wake(); });
 await beside.query("LISTEN dialoq");
 const found = await beside.query("SELECT object_id FROM dialoq.sys_service_queues WHERE name = $1", [queue]);
 const queueId = found.rows[0].object_id;
 
 for (;;) {
+  woken = false;
   await work.query("BEGIN");
   const { rows } = await work.query(
     `SELECT conversation_group_id, conversation_handle, message_type_name, message_body FROM dialoq.receive($1, 10)`, [queue]);
@@ -25,13 +27,23 @@ for (;;) {
     await work.query("ROLLBACK");
     if (untilEmpty) break;
     // Woken by a commit; a lock that another worker frees sends nothing, so look each 5 s too.
-    await new Promise((resolve) => { wake = resolve; setTimeout(resolve, 5000); });
+    if (!woken) {
+      let timer;
+      await new Promise((resolve) => { wake = resolve; timer = setTimeout(resolve, 5000); });
+      clearTimeout(timer);
+    }
     continue;
   }
   const attempt = randomUUID();
   await beside.query("SELECT dialoq.begin_attempt($1, $2, $3)", [attempt, queueId, rows[0].conversation_group_id]);
   try {
-    for (const row of rows) await handle(row);
+    const ended = new Set();
+    for (const row of rows) {
+      // What came behind the message that ended its conversation needs no answer, as END drops what still waits.
+      if (ended.has(row.conversation_handle)) continue;
+      await handle(row);
+      ended.add(row.conversation_handle);
+    }
     await work.query("SELECT dialoq.commit_attempt($1)", [attempt]);
     await work.query("COMMIT");
   } catch (error) {
@@ -42,12 +54,19 @@ for (;;) {
 }
 await Promise.all([work.end(), beside.end()]);
 
+// Handles a message, and ends its conversation.
 async function handle({ conversation_handle: handle, message_type_name: kind, message_body: body }) {
   if (!/\/(EndDialog|Error)$/.test(kind)) {
     const text = (body ?? Buffer.of()).toString();
     if (text === '"poison"') throw new Error("this order cannot be done");
     console.log("order", text);
-    await work.query("SELECT dialoq.send($1, $2, $3)", [handle, "//shop/OrderPlaced", Buffer.from('{"number":7}')]);
+    await work.query("SAVEPOINT answer");    // for a refusal that is no failure
+    try {
+      await work.query("SELECT dialoq.send($1, $2, $3)", [handle, "//shop/OrderPlaced", Buffer.from('{"number":7}')]);
+    } catch (error) {
+      if (error.detail !== "dialoq 8429") throw error;    // the other side has ended, and takes no answer
+      await work.query("ROLLBACK TO SAVEPOINT answer");
+    }
   }
   await work.query("SELECT dialoq.end_conversation($1)", [handle]);
 }
