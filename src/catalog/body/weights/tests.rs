@@ -106,6 +106,8 @@ fn repetitions_that_can_be_counted_in_many_ways_are_refused() {
     assert!(!refused(2, "minOccurs='10' maxOccurs='100'") && refused(2, "minOccurs='100' maxOccurs='unbounded'"));
     assert!(!refused(5, "maxOccurs='1000'"), "the fewest repetitions so far are the best");
     assert!(!refused(1, "minOccurs='1000' maxOccurs='100000000'"), "one count alone is a range");
+    let inside = groups(1, "minOccurs='1000' maxOccurs='100000000'");
+    assert!(of_type(&format!("<xs:sequence>{inside}</xs:sequence>")).is_ok(), "also in a group that is there once");
     assert_eq!(
         of_type(&groups(2, "minOccurs='0' maxOccurs='100'")).unwrap().element,
         1 + 10_000 * 10_000 / 25_000 + 2 * 7,
