@@ -170,6 +170,11 @@ impl Run {
         if !self.store().is_server() {
             return false;
         }
+        // There it waits for the groups of conversations that have no target yet: docs/locks.md. No other session of the run would end
+        // the transaction that holds one.
+        if matches!(step, Step::Break(Break::ErrorConversations)) && self.sessions.iter().any(Option::is_some) {
+            return true;
+        }
         if let Step::Do(place, op) = step {
             // On a server a transaction sees at once what it has done, the core does it at the commit.
             let shows_it = |pair: &Pair, handle: &ConversationHandle| {
