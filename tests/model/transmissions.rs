@@ -41,7 +41,7 @@ impl Run {
             if self.sessions.iter().any(Option::is_some) {
                 return Ok(());
             }
-            self.broker.query("SELECT did FROM dialoq.tick()", ()).await.map_err(|error| format!("tick: {error:?}"))?;
+            self.broker.sql("SELECT did FROM dialoq.tick()", ()).await.map_err(|error| format!("tick: {error:?}"))?;
             self.barrier().await;
         }
     }
