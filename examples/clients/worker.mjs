@@ -37,12 +37,12 @@ for (;;) {
   const attempt = randomUUID();
   await beside.query("SELECT dialoq.begin_attempt($1, $2, $3)", [attempt, queueId, rows[0].conversation_group_id]);
   try {
-    const ended = new Set();
-    for (const row of rows) {
-      // What came behind the message that ended its conversation needs no answer, as END drops what still waits.
-      if (ended.has(row.conversation_handle)) continue;
-      await handle(row);
-      ended.add(row.conversation_handle);
+    for (const { conversation_handle: handle, message_type_name: kind, message_body: body } of rows) {
+      if (!/\/(EndDialog|Error)$/.test(kind)) await handleOrder(handle, body);
+    }
+    // After all their messages, and once for each: a SEND or a second END would be refused behind it.
+    for (const handle of new Set(rows.map((row) => row.conversation_handle))) {
+      await work.query("SELECT dialoq.end_conversation($1)", [handle]);
     }
     await work.query("SELECT dialoq.commit_attempt($1)", [attempt]);
     await work.query("COMMIT");
@@ -54,19 +54,15 @@ for (;;) {
 }
 await Promise.all([work.end(), beside.end()]);
 
-// Handles a message, and ends its conversation.
-async function handle({ conversation_handle: handle, message_type_name: kind, message_body: body }) {
-  if (!/\/(EndDialog|Error)$/.test(kind)) {
-    const text = (body ?? Buffer.of()).toString();
-    if (text === '"poison"') throw new Error("this order cannot be done");
-    console.log("order", text);
-    await work.query("SAVEPOINT answer");    // for a refusal that is no failure
-    try {
-      await work.query("SELECT dialoq.send($1, $2, $3)", [handle, "//shop/OrderPlaced", Buffer.from('{"number":7}')]);
-    } catch (error) {
-      if (error.detail !== "dialoq 8429") throw error;    // the other side has ended, and takes no answer
-      await work.query("ROLLBACK TO SAVEPOINT answer");
-    }
+async function handleOrder(handle, body) {
+  const text = (body ?? Buffer.of()).toString();
+  if (text === '"poison"') throw new Error("this order cannot be done");
+  console.log("order", text);
+  await work.query("SAVEPOINT answer");    // for a refusal that is no failure
+  try {
+    await work.query("SELECT dialoq.send($1, $2, $3)", [handle, "//shop/OrderPlaced", Buffer.from('{"number":7}')]);
+  } catch (error) {
+    if (error.detail !== "dialoq 8429") throw error;    // the other side has ended, and takes no answer
+    await work.query("ROLLBACK TO SAVEPOINT answer");
   }
-  await work.query("SELECT dialoq.end_conversation($1)", [handle]);
 }

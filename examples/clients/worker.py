@@ -30,12 +30,12 @@ def main(queue, until_empty):
             attempt = uuid.uuid4()
             beside.execute("SELECT dialoq.begin_attempt(%s, %s, %s)", [attempt, queue_id, messages[0][0]])
             try:
-                ended = set()
                 for _, handle, kind, body in messages:
-                    # What came behind the message that ended its conversation needs no answer, as END drops what still waits.
-                    if handle not in ended:
-                        handle_message(work, handle, kind, body)
-                        ended.add(handle)
+                    if not kind.endswith(("/EndDialog", "/Error")):
+                        handle_order(work, handle, body)
+                # After all their messages, and once for each: a SEND or a second END would be refused behind it.
+                for handle in {handle for _, handle, _, _ in messages}:
+                    work.execute("SELECT dialoq.end_conversation(%s)", [handle])
                 work.execute("SELECT dialoq.commit_attempt(%s)", [attempt])
                 work.commit()
             except Exception as error:
@@ -43,19 +43,16 @@ def main(queue, until_empty):
                 work.rollback()
                 beside.execute("SELECT dialoq.count_rollback(%s)", [attempt])
 
-def handle_message(work, handle, kind, body):
-    """Handles a message, and ends its conversation."""
-    if not kind.endswith(("/EndDialog", "/Error")):
-        text = bytes(body or b"").decode()
-        if text == '"poison"':
-            raise ValueError("this order cannot be done")
-        print("order", text, flush=True)
-        try:
-            with work.transaction():    # a savepoint, for a refusal that is no failure
-                work.execute("SELECT dialoq.send(%s, %s, %s)", [handle, "//shop/OrderPlaced", b'{"number":7}'])
-        except psycopg.Error as error:
-            if error.diag.message_detail != "dialoq 8429":    # the other side has ended, and takes no answer
-                raise
-    work.execute("SELECT dialoq.end_conversation(%s)", [handle])
+def handle_order(work, handle, body):
+    text = bytes(body or b"").decode()
+    if text == '"poison"':
+        raise ValueError("this order cannot be done")
+    print("order", text, flush=True)
+    try:
+        with work.transaction():    # a savepoint, for a refusal that is no failure
+            work.execute("SELECT dialoq.send(%s, %s, %s)", [handle, "//shop/OrderPlaced", b'{"number":7}'])
+    except psycopg.Error as error:
+        if error.diag.message_detail != "dialoq 8429":    # the other side has ended, and takes no answer
+            raise
 
 main(sys.argv[1], "--until-empty" in sys.argv)
