@@ -237,6 +237,12 @@ pub trait Driver: Send + Sync + 'static {
         self.dedicated()
     }
 
+    /// Waits until a connection was lost with the answer to something that may have committed. A server without notifications is polled,
+    /// and need not say so.
+    fn answer_lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Begins to listen to notifications. The listener fails when its connection is lost. A server without
     /// notifications returns `None`, and is polled.
     fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>>;

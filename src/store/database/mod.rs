@@ -213,6 +213,7 @@ impl DatabaseStore {
             tokio::spawn(database.clone().run_notes()),
             tokio::spawn(database.clone().run_claim_ages()),
             tokio::spawn(database.clone().publish_monitors()),
+            tokio::spawn(database.clone().tell_of_lost_answers()),
             tokio::spawn(database.clone().keep_up()),
         ];
         let listening = listener.map(|listener| tokio::spawn(database.clone().listen_to_peers(listener)));

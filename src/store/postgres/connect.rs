@@ -15,6 +15,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Statement};
@@ -56,6 +57,8 @@ pub(super) struct Connector {
     /// How many times the server refused to write because it only reads. Sessions made before that are not used again: they
     /// may lead to a server that is no primary any more, or keep the setting of a database that only read.
     read_only_refusals: AtomicU64,
+    /// A connection was lost with an answer.
+    lost_answer: Notify,
     /// The runtime of the first connection, which opened the store. A connection works only while its runtime runs, and a
     /// caller's runtime may end before other callers have done with the connection.
     home: OnceLock<tokio::runtime::Handle>,
@@ -258,6 +261,7 @@ impl Connector {
             sql_timeout: url.server.common.sql_timeout,
             running: Running::default(),
             read_only_refusals: AtomicU64::new(0),
+            lost_answer: Notify::new(),
             home: OnceLock::new(),
             ends: Arc::default(),
         })
@@ -325,6 +329,15 @@ impl Connector {
     /// The server only reads: no idle session is used again.
     pub(super) fn note_read_only(&self) {
         self.read_only_refusals.fetch_add(1, Relaxed);
+    }
+
+    /// A connection was lost with the answer to something that may have committed.
+    pub(super) fn note_lost_answer(&self) {
+        self.lost_answer.notify_one();
+    }
+
+    pub(super) async fn answer_lost(&self) {
+        self.lost_answer.notified().await;
     }
 
     pub(super) fn place(&self) -> &Arc<Place> {

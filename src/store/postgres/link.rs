@@ -232,6 +232,9 @@ impl PgLink {
         if !failure.is_link_usable {
             self.is_lost = true;
         }
+        if failure.fate == Fate::Unknown {
+            self.connector.note_lost_answer();
+        }
         if is_servers && self.transaction == Transaction::Open {
             self.transaction = Transaction::Failed;
         }
@@ -257,6 +260,7 @@ impl PgLink {
             SendError::Server(error) => self.failed(error, asked, at_risk),
             SendError::NoTransaction(error) => {
                 self.is_lost = true;
+                self.connector.note_lost_answer();
                 let why = format!("the server refused to begin a transaction: {error}");
                 lost(why, AtRisk::Commit, self.connector.place())
             }

@@ -146,6 +146,10 @@ impl Driver for PostgresDriver {
         })
     }
 
+    fn answer_lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.connector.answer_lost())
+    }
+
     fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>> {
         Box::pin(async {
             let listener = PgListener::start(self.connector.clone()).await?;

@@ -22,6 +22,8 @@ pub(in crate::store::database) enum Notice {
     PlaceFree(i32),
     /// `d:<microseconds>`: something falls due then.
     Due(Timestamp),
+    /// `l`: the answer to something that may have committed was lost, with its notices.
+    Lost,
 }
 
 impl fmt::Display for Notice {
@@ -31,6 +33,7 @@ impl fmt::Display for Notice {
             Self::Queue(id) => write!(f, "q:{id}"),
             Self::PlaceFree(id) => write!(f, "s:{id}"),
             Self::Due(at) => write!(f, "d:{}", at.0),
+            Self::Lost => f.write_str("l"),
         }
     }
 }
@@ -39,6 +42,7 @@ impl Notice {
     fn decode(word: &str) -> Option<Self> {
         match word.split_once(':') {
             None if word == "c" => Some(Self::Definitions),
+            None if word == "l" => Some(Self::Lost),
             Some(("q", id)) => id.parse().ok().map(Self::Queue),
             Some(("s", id)) => id.parse().ok().map(Self::PlaceFree),
             Some(("d", at)) => at.parse().ok().map(Timestamp).map(Self::Due),
@@ -127,8 +131,8 @@ mod tests {
 
     #[test]
     fn notices_survive_their_text() {
-        let notices = [Notice::Definitions, Notice::Queue(70_000), Notice::PlaceFree(-1), Notice::Due(Timestamp(-9))];
-        for notice in notices {
+        let numbered = [Notice::Queue(70_000), Notice::PlaceFree(-1), Notice::Due(Timestamp(-9))];
+        for notice in numbered.into_iter().chain([Notice::Definitions, Notice::Lost]) {
             assert_eq!(Notice::decode(&notice.to_string()), Some(notice));
         }
         assert_eq!(Notices::decode("d:9 q:7 c s:8 d:5 q:7").iter().count(), 5);
@@ -147,6 +151,7 @@ mod tests {
             "d:99999999999999999999",
             "c:1",
             "C",
+            "l:1",
             "z:1",
             ":",
             "é:\u{1}",

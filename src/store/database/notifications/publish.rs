@@ -6,6 +6,7 @@ use crate::store::database::Database;
 use crate::store::database::link::{Arg, Call};
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::{QueueActivity, work_queue_on_board};
+use crate::time::Timestamp;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use tokio::sync::Notify;
 /// The pause after a NOTIFY, in which further notices gather. An idle process notifies at once; under load a NOTIFY every
 /// millisecond cost a twentieth of two cores.
 const GATHERING: Duration = Duration::from_millis(5);
+
+/// The pause before the notice of a lost answer goes out once more: the server may still work on what the lost connection had asked for.
+const AFTER_A_LOSS: Duration = Duration::from_secs(1);
 
 /// The notices that other processes have not got yet.
 #[derive(Debug, Default)]
@@ -84,6 +88,10 @@ impl Database {
             match notice {
                 Notice::Definitions => {}
                 Notice::Due(at) => self.maintenance.falls_due(at),
+                Notice::Lost => {
+                    self.watch.poll_soon();
+                    self.maintenance.falls_due(Timestamp(0));
+                }
                 Notice::Queue(id) => {
                     if let Some(activity) = activity(id) {
                         let facts = activity.facts();
@@ -121,6 +129,18 @@ impl Database {
             }
         }
         self.watch.note_change();
+    }
+
+    /// Lets all processes look for what the server did and could not tell, until the store closes. A message whose SEND lost its answer
+    /// waited for the poll of the next minute, and a schedule stood still as long.
+    pub(in crate::store::database) async fn tell_of_lost_answers(self: Arc<Self>) {
+        let lost = [Notice::Lost].into_iter().collect();
+        loop {
+            self.driver.answer_lost().await;
+            self.publish_local(&lost, 0).await;
+            tokio::time::sleep(AFTER_A_LOSS).await;
+            self.publish_local(&lost, 0).await;
+        }
     }
 
     /// A group may be unlocked now: polls if a session of this process sleeps.
