@@ -6,7 +6,7 @@ use crate::{Database, TEXT, broker, dialog, drain, on, things};
 use dialoq::protocol::Verb;
 use dialoq::{Act, Broker, Code, Result};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// A broker over a network, and one over a direct connection.
@@ -128,6 +128,9 @@ pub(crate) fn a_receive_cut_off_in_a_transaction_gives_its_messages_back(store: 
     });
 }
 
+/// A quiet process polls once a minute.
+const BEFORE_A_POLL: Duration = Duration::from_secs(20);
+
 /// Notices travel in answers, so a lost one announces no message.
 pub(crate) fn a_message_whose_send_lost_its_answer_is_received_at_once(store: Store) {
     on(async move {
@@ -135,7 +138,7 @@ pub(crate) fn a_message_whose_send_lost_its_answer_is_received_at_once(store: St
         let (network, broker, direct) = stage(&database).await?;
         let handle = dialog(&broker).await?;
         for (word, receiver) in [("the first", &broker), ("the second", &direct)] {
-            let waits = receiver.receive("server").wait(crate::SOON).into_future();
+            let waits = receiver.receive("server").wait(BEFORE_A_POLL).into_future();
             let sends = async {
                 while receiver.sessions_waiting("server") == 0 {
                     tokio::task::yield_now().await;
@@ -143,11 +146,9 @@ pub(crate) fn a_message_whose_send_lost_its_answer_is_received_at_once(store: St
                 network.cut_at(word, true);
                 broker.send(handle, TEXT, word).await.unwrap_err()
             };
-            let began = Instant::now();
             let (batch, error) = tokio::join!(waits, sends);
             assert_eq!(error.code(), Code::COMMIT_UNKNOWN, "{error:?}");
             assert_eq!(batch?.expect("it was sent").first().decode(TEXT)?, word);
-            assert!(began.elapsed() < crate::SOON / 3, "{word}: {:?}", began.elapsed());
         }
         Ok(())
     });
@@ -161,15 +162,13 @@ pub(crate) fn a_schedule_that_lost_an_answer_goes_on(store: Store) {
         let schedule = "CREATE WORK QUEUE jobs;
             CREATE WORK SCHEDULE ticks ON WORK QUEUE jobs WITH CRON = '* * * * * *', BODY = 'the job of {time}'";
         broker.execute(schedule).await?;
-        assert_eq!(broker.take_jobs("jobs").pop().wait(crate::SOON).await?.len(), 1);
+        assert_eq!(broker.take_jobs("jobs").pop().wait(BEFORE_A_POLL).await?.len(), 1);
         // Only a firing writes the time into the body.
         network.cut_at("the job of 2", true);
-        let began = Instant::now();
         while !network.was_cut() {
-            assert_eq!(broker.take_jobs("jobs").pop().wait(crate::SOON).await?.len(), 1);
+            assert_eq!(broker.take_jobs("jobs").pop().wait(BEFORE_A_POLL).await?.len(), 1);
         }
-        assert_eq!(broker.take_jobs("jobs").pop().wait(crate::SOON).await?.len(), 1);
-        assert!(began.elapsed() < crate::SOON / 3, "{:?}", began.elapsed());
+        assert_eq!(broker.take_jobs("jobs").pop().wait(BEFORE_A_POLL).await?.len(), 1);
         Ok(())
     });
 }
