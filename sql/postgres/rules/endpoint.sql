@@ -88,7 +88,6 @@ DECLARE
     v_state text;
     v_notices text;
     v_peer_state text;
-    v_may_fire boolean;
 BEGIN
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
     IF NOT FOUND THEN
@@ -99,13 +98,6 @@ BEGIN
             RETURN dialoq.break_notification(p_endpoint_id);
         END IF;
         RETURN NULL;
-    END IF;
-    IF e.dialog_timer <= v_now THEN
-        -- A timer that this transaction has set fires after its commit: the transaction may still set another, or cancel it. What a
-        -- session sees of a transaction that still runs is its own. Most rows are older than the number of this transaction.
-        SELECT CASE WHEN age(c.xmin) > 0 THEN true
-            ELSE pg_xact_status((pg_current_xact_id()::text::bigint - age(c.xmin))::text::xid8) <> 'in progress' END
-        INTO v_may_fire FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
     END IF;
     SELECT dialoq.effective_state(e.state, f.message_type_id) INTO v_state FROM dialoq.first_system(p_endpoint_id) AS f;
     IF v_state <> e.state THEN
@@ -133,7 +125,7 @@ BEGIN
     END IF;
     IF e.due_at <= v_now THEN
         v_notices := dialoq.end_pause(p_endpoint_id, v_now);
-        IF v_may_fire THEN
+        IF e.dialog_timer <= v_now THEN
             v_notices := concat_ws(' ', v_notices, dialoq.fire_timer(p_endpoint_id, v_now));
         END IF;
         v_notices := concat_ws(' ', v_notices, dialoq.expire(p_endpoint_id, v_now), dialoq.reschedule(p_endpoint_id, v_now));
