@@ -130,6 +130,10 @@ fn undo(side: &WriteSide, failure: &Error) -> Result<()> {
     if is_damage(failure) {
         side.roll_back();
     }
+    undo_to_savepoint(side)
+}
+
+fn undo_to_savepoint(side: &WriteSide) -> Result<()> {
     // ON CONFLICT ROLLBACK, or a statement that was stopped, has taken the savepoint with it.
     if !side.connection.is_autocommit() {
         side.run(ROLLBACK_TO).map_err(writing)?;
@@ -244,6 +248,8 @@ fn replay(side: &WriteSide, script: &Script, caller: Option<&Caller>, facts: Sch
     Ok(Ok(()))
 }
 
+/// Runs one statement again. A savepoint of its own is gone when this returns, whatever the statement did: a caller that undoes
+/// the transaction undoes what was done since the last savepoint, and would leave the statements before this one.
 fn repeat(side: &WriteSide, step: &Step, caller: Option<&Caller>) -> Result<Result<()>> {
     let was_refused = matches!(step.reported, Reported::Refused(_));
     if was_refused {
@@ -257,13 +263,17 @@ fn repeat(side: &WriteSide, step: &Step, caller: Option<&Caller>) -> Result<Resu
         (Reported::Refused(message), Err(error)) => message == error.message() && !side.connection.is_autocommit(),
         _ => false,
     };
-    match done {
-        Err(error) if is_of_the_run(&error) => return Ok(Err(error)),
-        done if !is_same => return Ok(Err(script::conflict(step, &done))),
-        Err(error) => undo(side, &error)?,
-        Ok(_) => {}
+    if was_refused {
+        match &done {
+            Ok(_) => undo_to_savepoint(side)?,
+            Err(error) => undo(side, error)?,
+        }
     }
-    Ok(Ok(()))
+    Ok(match done {
+        Err(error) if is_of_the_run(&error) => Err(error),
+        done if !is_same => Err(script::conflict(step, &done)),
+        _ => Ok(()),
+    })
 }
 
 /// Runs one statement of the user under guard and within its limits.

@@ -163,7 +163,7 @@ async fn commit_beside(store: &Arc<SqliteStore>, failing: &str, each: usize, rel
         let (mut good, mut bad) = (store.begin().await.unwrap(), store.begin().await.unwrap());
         good.sql(sql(&format!("insert into note values ({number})"))).await.unwrap();
         bad.sql(sql("insert into once values (1)")).await.unwrap();
-        bad.sql(sql(failing)).await.unwrap();
+        assert_eq!(bad.sql(sql(failing)).await.is_err(), failing == REFUSED_ONCE);
         commits.extend([good, bad]);
     }
     // From now on the second of each pair fails.
@@ -192,12 +192,17 @@ async fn commit_beside(store: &Arc<SqliteStore>, failing: &str, each: usize, rel
 /// It undoes the whole transaction of SQLite.
 const UNDOES_ALL: &str = "insert or rollback into taken values (1)";
 
+/// It is refused the first time, and later no more.
+const REFUSED_ONCE: &str = "insert into filled select count(*) from taken";
+
 async fn with_tables(folder: &Path) -> Arc<SqliteStore> {
     let store = defined(options(folder)).await;
     for text in [
         "create table note (id integer primary key)",
         "create table taken (id integer primary key)",
         "create table once (n)",
+        "create table filled (id integer primary key)",
+        "insert into filled values (0)",
     ] {
         store.run_sql(sql(text)).await.unwrap();
     }
@@ -217,12 +222,41 @@ async fn many_statements_that_undo_the_batch_do_not_run_the_others_as_often() {
 #[tokio::test]
 async fn a_conflict_at_the_commit_undoes_its_own_transaction_and_repeats_the_others_once() {
     let _limit = crate::testing::limit();
-    let folder = tempfile::tempdir().unwrap();
-    let store = with_tables(folder.path()).await;
-    let inserted = commit_beside(&store, "insert into taken values (1)", 40, || {}).await;
-    assert_eq!(count(&store, "select count(*) from note").await, 40);
-    assert_eq!(count(&store, "select count(*) from once").await, 0, "a part of a refused transaction is there");
-    assert!(inserted <= 40 * 2, "{inserted} inserts of 40 rows");
+    for failing in ["insert into taken values (1)", REFUSED_ONCE] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = with_tables(folder.path()).await;
+        let inserted = commit_beside(&store, failing, 40, || {}).await;
+        assert_eq!(count(&store, "select count(*) from note").await, 40);
+        assert_eq!(count(&store, "select count(*) from once").await, 0, "a part of a refused transaction is there");
+        assert!(inserted <= 40 * 2, "{inserted} inserts of 40 rows");
+    }
+}
+
+/// The error of an earlier statement, which the application went on after, is another one or none by now.
+#[tokio::test]
+async fn a_conflict_at_a_statement_leaves_nothing_for_the_commit_of_others() {
+    let _limit = crate::testing::limit();
+    for change in ["delete from filled", "drop table filled"] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = with_tables(folder.path()).await;
+        let mut tx = store.begin().await.unwrap();
+        tx.sql(sql("insert into once values (1)")).await.unwrap();
+        tx.sql(sql("insert into filled values (0)")).await.unwrap_err();
+        store.run_sql(sql(change)).await.unwrap();
+        let (mut next, mut other) = (
+            Box::pin(tx.sql(sql("insert into once values (1)"))),
+            Box::pin(store.run_sql(sql("insert into note values (1)"))),
+        );
+        {
+            // The statement runs when the writer goes on, and the commit of the other one right after it.
+            let _writer = store.engine.write.lock().unwrap();
+            assert_pending(&mut next);
+            assert_pending(&mut other);
+        }
+        assert_eq!(next.await.unwrap_err().code(), Code::DEADLOCK, "after '{change}'");
+        other.await.unwrap();
+        assert_eq!(count(&store, "select count(*) from once").await, 0, "a part of a refused transaction is there");
+    }
 }
 
 #[tokio::test]
