@@ -208,8 +208,9 @@ pub(super) fn rehearse(
         Err(error) => Reported::Refused(error.message().to_owned()),
     };
     // A statement that undoes the whole transaction of SQLite would undo that of its batch. Nothing depends on one that
-    // changed nothing and returned no rows.
-    let is_reported = done.is_err() || form == Form::Rows || has_written;
+    // changed nothing and returned no rows. CREATE .. IF NOT EXISTS that found its table makes it at the commit if another
+    // transaction has dropped it meanwhile.
+    let is_reported = done.is_err() || form == Form::Rows || has_written || statement.may_change_schema;
     if may_repeat && is_reported && !connection.is_autocommit() {
         script.steps.push(Step { statement, form, moment, reported, has_written });
     }

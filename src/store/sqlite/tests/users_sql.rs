@@ -149,6 +149,32 @@ async fn a_commit_is_refused_if_a_result_has_changed_and_only_then() {
     }
 }
 
+/// SQLite says of those for triggers that they only read.
+#[tokio::test]
+async fn a_definition_that_had_nothing_to_do_holds_at_the_commit() {
+    let _limit = crate::testing::limit();
+    let made = |kind: &str, name: &str, if_not: &str| match kind {
+        "table" => format!("create table {if_not} {name} (n)"),
+        "view" => format!("create view {if_not} {name} as select 1"),
+        "index" => format!("create index {if_not} {name} on t (n)"),
+        _ => format!("create trigger {if_not} {name} after insert on t begin select 1; end"),
+    };
+    for kind in ["table", "view", "index", "trigger"] {
+        let (store, _) = with(&["create table t (n)", &made(kind, "there", "")]).await;
+        let mut tx = store.begin().await.unwrap();
+        tx.sql(sql(&made(kind, "there", "if not exists"))).await.unwrap();
+        tx.sql(sql(&format!("drop {kind} if exists gone"))).await.unwrap();
+        for text in [format!("drop {kind} there"), made(kind, "gone", "")] {
+            store.run_sql(sql(&text)).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        for (name, expected) in [("there", 1), ("gone", 0)] {
+            let found = count(&store, &format!("select count(*) from sqlite_schema where name = '{name}'")).await;
+            assert_eq!(found, expected, "{kind} {name}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_statement_finds_a_conflict_of_an_earlier_one_and_the_transaction_has_ended() {
     let _limit = crate::testing::limit();
