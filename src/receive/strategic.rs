@@ -138,9 +138,14 @@ pub(crate) trait Chosen: Sync {
         deadline: Deadline,
     ) -> BoxFuture<'a, Result<FirstFound<Self::Batch>>>;
 
-    /// The places of the attempts to make, if some are left out because their queue is missing.
+    /// The places of the attempts to make, if some are left out because their queue is missing, or is held for now.
     fn places(&self, _: &dyn Perform, _: &[ClassAttempt]) -> Option<Vec<usize>> {
         None
+    }
+
+    /// Whether the attempts that were left out are made at the deadline.
+    fn tries_all_at_last(&self) -> bool {
+        false
     }
 
     /// What the strategy learns of it.
@@ -183,18 +188,21 @@ pub(crate) async fn next_by<C: Chosen>(
     loop {
         let planned_at = clock.now();
         let plan = strategy.plan(planned_at);
-        let answer = try_plan(chosen, act, &plan, deadline).await?;
+        let is_over = || match deadline {
+            Deadline::Now => true,
+            Deadline::At(due) => clock.now() >= due,
+            Deadline::Never => false,
+        };
+        let (mut answer, some_left_out) = try_plan(chosen, act, &plan, deadline).await?;
+        if answer.is_none() && some_left_out && chosen.tries_all_at_last() && is_over() {
+            answer = chosen.first(act, &plan.attempts, Deadline::Now).await?;
+        }
         let found = answer.as_ref().and_then(|(attempt, batch)| C::describe(*attempt, batch));
         strategy.served(Served { planned_at, found });
         if let Some((attempt, batch)) = answer {
             return Ok(Some((plan.attempts[attempt].class.clone(), batch)));
         }
-        let is_over = match deadline {
-            Deadline::Now => true,
-            Deadline::At(due) => clock.now() >= due,
-            Deadline::Never => false,
-        };
-        if is_over {
+        if is_over() {
             return Ok(None);
         }
     }
@@ -203,21 +211,21 @@ pub(crate) async fn next_by<C: Chosen>(
 /// How often it is looked whether a queue that is missing is there again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Makes the attempts of a plan once, without those that are left out.
+/// Makes the attempts of a plan once, without those that are left out; and whether there are any.
 async fn try_plan<C: Chosen>(
     chosen: &C,
     act: &dyn Perform,
     plan: &Plan,
     deadline: Deadline,
-) -> Result<FirstFound<C::Batch>> {
+) -> Result<(FirstFound<C::Batch>, bool)> {
     let Some(places) = chosen.places(act, &plan.attempts) else {
-        return try_attempts(chosen, act, &plan.attempts, plan.when_empty, deadline).await;
+        return Ok((try_attempts(chosen, act, &plan.attempts, plan.when_empty, deadline).await?, false));
     };
     let attempts: Vec<ClassAttempt> = places.iter().map(|place| plan.attempts[*place].clone()).collect();
     let soon = Deadline::after(act.store().clock(), LOOK_AGAIN).or_earlier(deadline);
     // A classic loop without its first queue would not wait at all.
     let found = try_attempts(chosen, act, &attempts, WhenEmpty::WaitOnAll, soon).await?;
-    Ok(found.map(|(taken, batch)| (places[taken], batch)))
+    Ok((found.map(|(taken, batch)| (places[taken], batch)), true))
 }
 
 /// Makes attempts once, each with its own wait, and then follows `when_empty`.

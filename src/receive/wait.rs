@@ -147,7 +147,8 @@ pub(crate) async fn complete_and_take(
     }
 }
 
-/// Makes the takes in order and returns the first that finds jobs, with its index; as [`receive_first`].
+/// Makes the takes in order and returns the first that finds jobs, with its index; as [`receive_first`]. If a transaction holds
+/// one of several work queues, `None` may come before the deadline, and the caller tries again without it.
 pub(crate) async fn take_first(
     act: &dyn Perform,
     takes: Vec<Take>,
@@ -236,13 +237,25 @@ fn is_held(error: &Error) -> bool {
 }
 
 async fn try_each(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize, Outcome)>> {
-    let mut held = None;
+    let (store, mut held) = (act.store(), None);
     for (place, question) in questions.iter().enumerate() {
-        match act.perform(question.verb.clone()).await {
+        // A take of a held queue waits for two seconds, and the reader takes from no other queue meanwhile.
+        let activity = (questions.len() > 1).then(|| store.activity().queue(&question.queue));
+        if let Some(activity) = &activity {
+            activity.note_attempt(store.clock().now());
+        }
+        let answer = act.perform(question.verb.clone()).await;
+        if let (Ok(_), Some(activity)) = (&answer, &activity) {
+            activity.note_answer();
+        }
+        match answer {
             Ok(outcome) if found(&outcome)? => return Ok(Some((place, outcome))),
             Ok(_) => {}
             // Another queue may have a job.
-            Err(error) if is_held(&error) => held = Some(error),
+            Err(error) if is_held(&error) => {
+                store.activity().queue(&question.queue).note_refusal(store.clock().now());
+                held = Some(error);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -267,7 +280,19 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
         match try_each(act, questions).await {
             Ok(None) => {}
             Ok(Some(answer)) => return Ok(Some(answer)),
-            Err(error) if is_held(&error) && !is_due => {}
+            Err(error) if is_held(&error) && !is_due => {
+                // The take itself has waited for two seconds. With another one a wait of 100 ms lasted five seconds.
+                if let Some(alarm) = &mut alarm
+                    && poll_fn(|context| Poll::Ready(alarm.as_mut().poll(context).is_ready())).await
+                {
+                    return Err(error);
+                }
+                // The caller leaves the held queue out. Here each signal of another queue would begin with a take of this one.
+                let now = store.clock().now();
+                if questions.iter().any(|question| !store.activity().queue(&question.queue).is_held(now)) {
+                    return Ok(None);
+                }
+            }
             Err(error) => return Err(error),
         }
         if is_due {

@@ -44,6 +44,9 @@ impl Drop for SleepGuard {
 /// Below this number of names nothing is pruned.
 const LEAST_PRUNED: usize = 1024;
 
+/// How long readers of several work queues leave one out after a refused take: five seconds.
+const LEFT_OUT_US: i64 = 5_000_000;
+
 impl Default for ActivityBoard {
     fn default() -> Self {
         let (queues, definitions, monitors, sleepers, hides_free_places) = Default::default();
@@ -160,6 +163,8 @@ pub struct QueueActivity {
     newly_ready: AtomicU64,
     signals: AtomicU64,
     wakes: AtomicU64,
+    /// When a take was refused because a transaction that stays open has taken from this work queue, in microseconds; 0 if none was.
+    refused_us: AtomicI64,
     /// A store has reported the state of the queue, so it exists.
     is_known: AtomicBool,
 }
@@ -271,6 +276,33 @@ impl QueueActivity {
             self.last_empty_us.store(at.0, SeqCst);
         }
         self.monitors.notify_waiters();
+    }
+
+    /// A take was refused because another transaction has taken from this work queue and stays open.
+    pub(crate) fn note_refusal(&self, now: Timestamp) {
+        self.refused_us.store(now.0.max(1), SeqCst);
+    }
+
+    /// A reader of several work queues takes from this one. If the last take was refused, other readers leave the queue out while this
+    /// take waits.
+    pub(crate) fn note_attempt(&self, now: Timestamp) {
+        if self.refused_us.load(SeqCst) != 0 {
+            self.note_refusal(now);
+        }
+    }
+
+    /// A take got jobs, or none were ready.
+    pub(crate) fn note_answer(&self) {
+        if self.refused_us.load(SeqCst) != 0 {
+            self.refused_us.store(0, SeqCst);
+        }
+    }
+
+    /// Whether a take was refused a moment ago. A reader of several work queues leaves this one out then, because each take of it waits
+    /// for two seconds.
+    pub(crate) fn is_held(&self, now: Timestamp) -> bool {
+        let refused_us = self.refused_us.load(SeqCst);
+        refused_us != 0 && (0..LEFT_OUT_US).contains(&now.0.saturating_sub(refused_us))
     }
 
     /// The store: a process has freed the place of a reader, which a queue monitor may want.

@@ -11,7 +11,7 @@ use crate::protocol::work::{Take, TakeFrom};
 use crate::receive::strategy::{ClassAttempt, Found, Strategy};
 use crate::receive::wait::{WaitLimit, take_first};
 use crate::receive::{Chosen, Deadline, next_by};
-use crate::store::BoxFuture;
+use crate::store::{BoxFuture, work_queue_on_board};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -144,18 +144,32 @@ impl Chosen for Takes {
         })
     }
 
-    /// All if no attempt has its work queue, so that the takes fail.
+    /// All if no attempt has its work queue, so that the takes fail. Work queues that another transaction holds are left out for a while
+    /// too, unless all are held.
     fn places(&self, act: &dyn Perform, attempts: &[ClassAttempt]) -> Option<Vec<usize>> {
-        let is_said = self.leaves_missing_out.as_ref()?;
-        let catalog = act.store().catalog();
-        let is_there = |place: &usize| catalog.work_queue(&attempts[*place].receive.queue).is_some();
-        let (there, missing): (Vec<usize>, Vec<usize>) = (0..attempts.len()).partition(is_there);
-        let was_said = is_said.swap(!missing.is_empty(), Relaxed);
-        let queue = &attempts[*missing.first()?].receive.queue;
-        if !was_said {
-            tracing::warn!(%queue, "a work queue of a strategy is missing; its reader takes from the others meanwhile");
+        let store = act.store();
+        let (catalog, now) = (store.catalog(), store.clock().now());
+        let name = |place: &usize| &attempts[*place].receive.queue;
+        let mut there: Vec<usize> = (0..attempts.len()).collect();
+        if let Some(is_said) = &self.leaves_missing_out {
+            let missing: Vec<usize>;
+            (there, missing) = there.into_iter().partition(|place| catalog.work_queue(name(place)).is_some());
+            let was_said = is_said.swap(!missing.is_empty(), Relaxed);
+            if let (Some(place), false) = (missing.first(), was_said) {
+                let queue = name(place);
+                tracing::warn!(%queue, "a work queue of a strategy is missing; its reader takes from the others meanwhile");
+            }
         }
-        (!there.is_empty()).then_some(there)
+        let is_held = |place: &usize| store.activity().queue(&work_queue_on_board(name(place))).is_held(now);
+        let free: Vec<usize> = there.iter().copied().filter(|place| !is_held(place)).collect();
+        if !free.is_empty() {
+            there = free;
+        }
+        (!there.is_empty() && there.len() < attempts.len()).then_some(there)
+    }
+
+    fn tries_all_at_last(&self) -> bool {
+        self.leaves_missing_out.is_none()
     }
 
     /// The age of a job counts from its push.
@@ -219,3 +233,6 @@ fn as_queues(catalog: &Catalog) -> Catalog {
     }
     queues
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! Takes of several work queues, one of which a transaction holds that stays open, as plain SQL may on a server.
+
+use super::*;
+use crate::protocol::Verb;
+use crate::protocol::work::WorkVerb;
+use crate::receive::weighted;
+use crate::store::layer::{Layer, Request, TxLayer, TxRequest};
+use crate::store::{Store, StoreTx};
+use crate::testing::TestBroker;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// How long a take waits for the transaction before it is refused.
+const REFUSED_AFTER: Duration = Duration::from_millis(2700);
+
+/// Refuses the takes of the work queue `held` while it is, and counts them.
+struct Held {
+    inner: Arc<dyn Store>,
+    is_held: AtomicBool,
+    takes: AtomicU64,
+}
+
+impl Layer for Arc<Held> {
+    type Call = ();
+    type Tx = Unchanged;
+
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn before(&self, request: Request<'_>) -> Result<()> {
+        let is_take = |verb: &Verb| matches!(verb, Verb::Work(WorkVerb::Take(take)) if &*take.queue == "held");
+        if !request.verbs().iter().any(is_take) {
+            return Ok(());
+        }
+        self.takes.fetch_add(1, SeqCst);
+        if !self.is_held.load(SeqCst) {
+            return Ok(());
+        }
+        self.inner.clock().advance(REFUSED_AFTER);
+        Err(Error::new(Code::JOB_LOCKED, "a transaction has taken from it and has not ended"))
+    }
+
+    fn open(&self, inner: Box<dyn StoreTx>) -> (Unchanged, Box<dyn StoreTx>) {
+        (Unchanged, inner)
+    }
+}
+
+struct Unchanged;
+
+impl TxLayer for Unchanged {
+    type Call = ();
+
+    fn before(&mut self, _: TxRequest<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+async fn rig() -> (TestBroker, Arc<Held>, Broker) {
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker.execute("CREATE WORK QUEUE held; CREATE WORK QUEUE free").await.unwrap();
+    broker.push_job("held", "h").await.unwrap();
+    let (inner, is_held, takes) = (broker.shared_store().clone(), AtomicBool::new(true), AtomicU64::new(0));
+    let held = Arc::new(Held { inner, is_held, takes });
+    let over = Broker::over(Arc::new(held.clone()));
+    (broker, held, over)
+}
+
+#[tokio::test]
+async fn a_work_queue_that_is_held_holds_up_no_other_of_its_strategy() {
+    let _limit = crate::testing::limit();
+    let (broker, held, over) = rig().await;
+    let strategy = weighted([("held", 8), ("free", 1)]);
+    let mut turns = over.take_jobs_by(strategy).unwrap().wait(Duration::from_secs(60));
+    for _ in 0..10 {
+        broker.push_job("free", "f").await.unwrap();
+        assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "free");
+    }
+    assert_eq!(held.takes.load(SeqCst), 1);
+    // Some time later one take looks, and the others go on without it.
+    broker.clock().advance(Duration::from_secs(5));
+    for _ in 0..10 {
+        broker.push_job("free", "f").await.unwrap();
+        assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "free");
+    }
+    assert_eq!(held.takes.load(SeqCst), 2);
+    // When the time is over it is looked for once more, and the refusal says why no job came.
+    let refused = turns.wait(Duration::ZERO).next(&over).await.unwrap_err();
+    assert_eq!((refused.code(), held.takes.load(SeqCst)), (Code::JOB_LOCKED, 3));
+    held.is_held.store(false, SeqCst);
+    broker.clock().advance(Duration::from_secs(5));
+    broker.push_job("free", "f").await.unwrap();
+    let mut turns = over.take_jobs_by(weighted([("held", 8), ("free", 1)])).unwrap();
+    assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "held");
+}
+
+#[tokio::test]
+async fn a_reader_that_waits_on_several_finds_a_job_beside_one_that_is_held() {
+    let _limit = crate::testing::limit();
+    let (broker, held, over) = rig().await;
+    let mut turns = over.take_jobs_by(weighted([("held", 8), ("free", 1)])).unwrap();
+    let next = tokio::spawn(async move { turns.next(&over).await.unwrap().unwrap().class });
+    while broker.activity().queue(&work_queue_on_board("free")).facts().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    broker.push_job("free", "f").await.unwrap();
+    assert_eq!((&*next.await.unwrap(), held.takes.load(SeqCst)), ("free", 1));
+}
+
+#[tokio::test]
+async fn a_refusal_after_the_time_of_a_wait_is_its_answer() {
+    let _limit = crate::testing::limit();
+    let (_broker, held, over) = rig().await;
+    let refused = over.take_jobs("held").wait(Duration::from_millis(100)).await.unwrap_err();
+    assert_eq!((refused.code(), held.takes.load(SeqCst)), (Code::JOB_LOCKED, 1));
+}
