@@ -79,6 +79,12 @@ impl Notices {
         self.iter().filter(|notice| matches!(notice, Notice::Queue(_))).count()
     }
 
+    /// Keeps the first time at which something falls due: a process that looks then learns of the next.
+    pub(in crate::store::database) fn forget_later_dues(&mut self) {
+        let mut has_due = false;
+        self.0.retain(|notice| !matches!(notice, Notice::Due(_)) || !std::mem::replace(&mut has_due, true));
+    }
+
     /// The payloads that carry these notices, as few as the length allows; each names its sender.
     pub(in crate::store::database) fn payloads(&self, sender: Uuid) -> Vec<String> {
         let mut payloads: Vec<String> = Vec::new();
@@ -172,6 +178,13 @@ mod tests {
         for stranger in ["q:7", "p: q:7", "p:nonsense q:7"] {
             assert_eq!(Notices::of_peer(stranger, own), notices, "{stranger}");
         }
+    }
+
+    #[test]
+    fn of_notices_that_wait_for_the_server_only_the_first_time_is_kept() {
+        let mut notices = Notices::decode("d:7 q:7 d:5 c q:8 d:6 l");
+        notices.forget_later_dues();
+        assert_eq!(notices, Notices::decode("c q:7 q:8 d:5 l"));
     }
 
     #[test]

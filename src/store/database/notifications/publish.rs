@@ -2,9 +2,11 @@
 //! soon.
 
 use crate::catalog::Catalog;
+use crate::error::Result;
 use crate::store::database::Database;
 use crate::store::database::link::{Arg, Call};
 use crate::store::database::notifications::notice::{Notice, Notices};
+use crate::store::database::retry;
 use crate::store::{QueueActivity, work_queue_on_board};
 use crate::time::Timestamp;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -54,6 +56,18 @@ impl Outbox {
 
     fn take(&self) -> Notices {
         std::mem::take(&mut *self.notices())
+    }
+
+    /// Keeps notices that could not be sent, unless the store closes; whether they are kept.
+    fn put_back(&self, notices: Notices) -> bool {
+        let keeps = !self.is_closing.load(SeqCst);
+        if keeps {
+            let mut waiting = self.notices();
+            waiting.extend(notices);
+            waiting.forget_later_dues();
+            self.added.notify_one();
+        }
+        keeps
     }
 }
 
@@ -151,20 +165,36 @@ impl Database {
     }
 
     /// Notifies other processes until the store closes, and then sends the notices that still wait: a process that misses
-    /// one polls after a minute.
+    /// one polls after a minute. What could not be sent is sent as soon as the server can be reached again: while the network of
+    /// this process was away, the others were not told of its lost answers either.
     pub(in crate::store::database) async fn notify_peers(self: Arc<Self>) {
+        let mut is_known = false;
         loop {
             self.outbox.added.notified().await;
-            for payload in self.outbox.take().payloads(self.process) {
-                let call = Call { name: "notify_processes", args: vec![Arg::Text(&payload)] };
-                if let Err(failure) = self.control.quick_call(call).await {
-                    tracing::warn!(error = %failure.error, "other processes could not be notified: {payload}");
+            let notices = self.outbox.take();
+            let sent = self.notify(&notices).await;
+            let is_kept = match &sent {
+                Ok(()) => false,
+                Err(error) => {
+                    if !std::mem::replace(&mut is_known, true) {
+                        tracing::warn!(%error, "other processes could not be notified; it is tried again each second");
+                    }
+                    self.outbox.put_back(notices)
                 }
-            }
+            };
+            is_known &= is_kept;
             if self.outbox.is_over() {
                 return;
             }
-            tokio::time::sleep(GATHERING).await;
+            tokio::time::sleep(if is_kept { retry::TASK } else { GATHERING }).await;
         }
+    }
+
+    async fn notify(&self, notices: &Notices) -> Result<()> {
+        for payload in notices.payloads(self.process) {
+            let call = Call { name: "notify_processes", args: vec![Arg::Text(&payload)] };
+            self.control.quick_call(call).await.map_err(|failure| failure.error)?;
+        }
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ mod closing;
 mod hanging;
 mod jobs;
 mod leaving;
+mod notices;
 mod schedules;
 mod stage;
 
