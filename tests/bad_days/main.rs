@@ -43,8 +43,7 @@ fn main() -> ExitCode {
         SERVERS cut: a_commit_whose_answer_is_lost_is_unknown a_commit_that_never_arrived_is_unknown_too
             a_unit_with_an_id_happens_once_whatever_is_lost a_send_whose_answer_is_lost_is_unknown
             a_request_that_never_left_a_transaction_undoes_it a_receive_cut_off_in_a_transaction_gives_its_messages_back
-            a_message_whose_send_lost_its_answer_is_received_at_once;
-        OWN cut: a_schedule_that_lost_an_answer_goes_on;
+            a_message_whose_send_lost_its_answer_is_received_at_once a_schedule_that_lost_an_answer_goes_on;
         SERVERS dying: every_connection_ended_under_load_loses_and_doubles_nothing a_host_that_dies_in_a_receive_counts_once;
         OWN dying: a_server_that_falls_comes_back_with_everything a_waiting_receiver_outlives_the_server
             no_token_is_given_twice_if_the_server_falls;
