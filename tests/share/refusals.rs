@@ -5,6 +5,8 @@ use dialoq::{Act, Broker, Code};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 #[test]
 fn a_file_that_is_not_shared_has_one_process() {
@@ -163,4 +165,51 @@ fn an_owner_that_does_not_answer_is_asked_once_for_the_holders_of_a_conversation
         assert!(explained.reasons.iter().any(|reason| reason.what.contains("is not known")), "{explained:?}");
         assert_eq!(asked(), 1);
     });
+}
+
+/// SQLite makes a log and its index for a reader too. Those of a user who may not write the file kept its own user out until they were
+/// removed.
+#[test]
+fn a_reader_who_may_not_write_the_file_leaves_nothing_beside_it() {
+    run(async || {
+        let folder = tempfile::TempDir::new().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let path = folder.path().join("a%b ?.db");
+        let url = format!("sqlite:{}/a%25b %3F.db", folder.path().display());
+        let owner = Broker::open(&url).await.unwrap();
+        owner.execute(DEFINITIONS).await.unwrap();
+        send(&owner, "waits").await.unwrap();
+        owner.close().await.unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(if is_root { 0o644 } else { 0o444 })).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["refusals::reader", "--exact", "--ignored", "--nocapture"]).env(crate::URL, &url);
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        let output = match command.output() {
+            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+            Err(error) => return println!("skipped: no process of another user can be started ({error})"),
+        };
+        assert!(output.contains("Integer(1)"), "{output}");
+        for ending in ["-wal", "-shm"] {
+            let beside = path.with_extension(format!("db{ending}"));
+            assert!(!beside.exists(), "{}", beside.display());
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(received(&Broker::open(&url).await.unwrap()).await, ["waits"]);
+    });
+}
+
+/// Not a test of its own: a process that reads.
+#[test]
+#[ignore = "run by the test that needs a reader"]
+fn reader() {
+    let Ok(url) = std::env::var(crate::URL) else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let rows = runtime.block_on(async {
+        let reader = Broker::open_read_only(&url).await.unwrap();
+        reader.query("select count(*) from queue_messages", ()).await.unwrap()
+    });
+    println!("found {rows:?}");
 }

@@ -243,6 +243,8 @@ pub(super) fn wait_briefly(connection: &Connection) -> rusqlite::Result<()> {
 pub(super) struct ReadConnection {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
+    /// It sees the file as it was: it must not be used again.
+    pub(super) is_fixed: bool,
     /// The last field, so that the path is free after the connection is closed.
     _held: Held,
 }
@@ -252,18 +254,49 @@ impl ReadConnection {
         let held = Held::new(path)?;
         let doing = format!("reading database '{}'", path.display());
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let fixed = without_a_log(path);
         let open = || -> rusqlite::Result<Self> {
-            let mut connection = owner::opening(|| Connection::open_with_flags(path, flags))?;
+            let mut connection = owner::opening(|| match &fixed {
+                Some(name) => Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_URI),
+                None => Connection::open_with_flags(path, flags),
+            })?;
             connection.busy_timeout(BUSY)?;
             connection.set_prepared_statement_cache_capacity(32);
             connection.pragma_update(None, "query_only", true)?;
             protect_shadow_tables(&connection)?;
             connection.pragma_update(None, "cache_size", -2048)?;
             let guard = Guard::always(&mut connection)?;
-            Ok(Self { connection, guard, _held: held })
+            Ok(Self { connection, guard, is_fixed: fixed.is_some(), _held: held })
         };
         open().map_err(|error| storage(&doing, error))
     }
+}
+
+/// The name by which SQLite reads a file and makes no log and no index beside it, if this process may not write the file and there is no
+/// log. SQLite makes them for a reader too. Those of a user who may write in the folder only kept the user of the file out for good (60014).
+#[cfg(unix)]
+fn without_a_log(path: &Path) -> Option<String> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    use std::fmt::Write as _;
+    use std::os::unix::ffi::OsStrExt;
+    let has_log = std::fs::metadata(owner::beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
+    if has_log || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok() {
+        return None;
+    }
+    let mut name = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => name.push(char::from(*byte)),
+            byte => drop(write!(name, "%{byte:02x}")),
+        }
+    }
+    name.push_str("?immutable=1");
+    Some(name)
+}
+
+#[cfg(not(unix))]
+fn without_a_log(_: &Path) -> Option<String> {
+    None
 }
 
 /// Whether the database is empty; an error if another program or a newer Dialoq made it.

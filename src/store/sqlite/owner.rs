@@ -422,7 +422,7 @@ fn note_path(database: &Path) -> PathBuf {
 }
 
 /// The path of a file that is named after the database.
-fn beside(database: &Path, ending: &str) -> PathBuf {
+pub(super) fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)

@@ -39,7 +39,7 @@ impl Readers {
 
     pub(super) fn keep(&self, reader: ReadConnection) {
         let mut idle = self.lock();
-        if !idle.is_closed && idle.connections.len() < MOST_IDLE {
+        if !idle.is_closed && !reader.is_fixed && idle.connections.len() < MOST_IDLE {
             idle.connections.push(reader);
         }
     }
