@@ -167,10 +167,9 @@ fn an_owner_that_does_not_answer_is_asked_once_for_the_holders_of_a_conversation
     });
 }
 
-/// SQLite makes a log and its index for a reader too. Those of a user who may not write the file kept its own user out until they were
-/// removed.
+/// SQLite makes a log and its index for a reader too. Those of another user kept the user of the file out until they were removed.
 #[test]
-fn a_reader_who_may_not_write_the_file_leaves_nothing_beside_it() {
+fn a_reader_and_a_refused_opener_of_another_user_leave_nothing_beside_the_file() {
     run(async || {
         let folder = tempfile::TempDir::new().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -182,16 +181,25 @@ fn a_reader_who_may_not_write_the_file_leaves_nothing_beside_it() {
         owner.close().await.unwrap();
         let is_root = rustix::process::geteuid().is_root();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(if is_root { 0o644 } else { 0o444 })).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["refusals::reader", "--exact", "--ignored", "--nocapture"]).env(crate::URL, &url);
-        if is_root {
-            command.uid(65_534).gid(65_534);
-        }
-        let output = match command.output() {
-            Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
-            Err(error) => return println!("skipped: no process of another user can be started ({error})"),
+        let run = |work: &str| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["refusals::reader", "--exact", "--ignored", "--nocapture"]);
+            command.env(crate::URL, &url).env(crate::WORK, work);
+            if is_root {
+                command.uid(65_534).gid(65_534);
+            }
+            command.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        assert!(output.contains("Integer(1)"), "{output}");
+        match run("read") {
+            Ok(output) => assert!(output.contains("Integer(1)"), "{output}"),
+            Err(error) => return println!("skipped: no process of another user can be started ({error})"),
+        }
+        if is_root {
+            // The lock file refuses it.
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+            let output = run("open").unwrap();
+            assert!(output.contains("60014"), "{output}");
+        }
         for ending in ["-wal", "-shm"] {
             let beside = path.with_extension(format!("db{ending}"));
             assert!(!beside.exists(), "{}", beside.display());
@@ -207,6 +215,9 @@ fn a_reader_who_may_not_write_the_file_leaves_nothing_beside_it() {
 fn reader() {
     let Ok(url) = std::env::var(crate::URL) else { return };
     let runtime = tokio::runtime::Runtime::new().unwrap();
+    if std::env::var(crate::WORK).is_ok_and(|work| work == "open") {
+        return println!("{:?}", runtime.block_on(Broker::open(&url)).err());
+    }
     let rows = runtime.block_on(async {
         let reader = Broker::open_read_only(&url).await.unwrap();
         reader.query("select count(*) from queue_messages", ()).await.unwrap()

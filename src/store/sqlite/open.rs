@@ -154,7 +154,12 @@ pub(super) fn check_links(_: &Path) -> Result<()> {
 /// 60011; 60012 if the file is empty and may not become a broker: it was cut off, or emptied by another program.
 pub(super) fn check_ours(path: &Path, create_if_missing: bool) -> Result<()> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = match owner::opening(|| Connection::open_with_flags(path, flags)) {
+    // The opening may still be refused.
+    let fixed = fixed_name(path);
+    let connection = match owner::opening(|| match &fixed {
+        Some(name) => Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_URI),
+        None => Connection::open_with_flags(path, flags),
+    }) {
         Ok(connection) => connection,
         // The connection that writes reports the cause.
         Err(_) => return Ok(()),
@@ -272,15 +277,21 @@ impl ReadConnection {
     }
 }
 
-/// The name by which SQLite reads a file and makes no log and no index beside it, if this process may not write the file and there is no
-/// log. SQLite makes them for a reader too. Those of a user who may write in the folder only kept the user of the file out for good (60014).
+/// As [`fixed_name`], if this process may not write the file.
 #[cfg(unix)]
 fn without_a_log(path: &Path) -> Option<String> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let is_writable = accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+    if is_writable { None } else { fixed_name(path) }
+}
+
+/// The name by which SQLite reads a file that has no log, and makes no log and no index beside it. It makes them for a reader too. Those
+/// of a user who may write in the folder kept the user of the file out for good (60014).
+#[cfg(unix)]
+fn fixed_name(path: &Path) -> Option<String> {
     use std::fmt::Write as _;
     use std::os::unix::ffi::OsStrExt;
-    let has_log = std::fs::metadata(owner::beside(path, "-wal")).is_ok_and(|log| log.len() > 0);
-    if has_log || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok() {
+    if std::fs::metadata(owner::beside(path, "-wal")).is_ok_and(|log| log.len() > 0) {
         return None;
     }
     let mut name = "file:".to_owned();
@@ -296,6 +307,11 @@ fn without_a_log(path: &Path) -> Option<String> {
 
 #[cfg(not(unix))]
 fn without_a_log(_: &Path) -> Option<String> {
+    None
+}
+
+#[cfg(not(unix))]
+fn fixed_name(_: &Path) -> Option<String> {
     None
 }
 
