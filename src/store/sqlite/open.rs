@@ -291,7 +291,9 @@ fn without_a_log(path: &Path) -> Option<String> {
 fn fixed_name(path: &Path) -> Option<String> {
     use std::fmt::Write as _;
     use std::os::unix::ffi::OsStrExt;
-    if std::fs::metadata(owner::beside(path, "-wal")).is_ok_and(|log| log.len() > 0) {
+    // What is in them SQLite would not read by this name.
+    let has = |ending| std::fs::metadata(owner::beside(path, ending)).is_ok_and(|file| file.len() > 0);
+    if has("-wal") || has("-journal") {
         return None;
     }
     let mut name = "file:".to_owned();
