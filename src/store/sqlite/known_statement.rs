@@ -11,8 +11,6 @@ const OF_THE_LAST_ROW: [&str; 2] = ["last_insert_rowid", "changes"];
 #[derive(Debug)]
 pub(super) struct KnownStatement {
     statement: SqlStatement,
-    /// Whether it makes, changes or drops a table or the like.
-    pub(super) is_definition: bool,
     /// Whether the schema may be another one after it. ANALYZE makes tables of its own.
     pub(super) may_change_schema: bool,
     /// Whether it may ask for the last row, or for how many rows were changed.
@@ -24,10 +22,9 @@ impl From<SqlStatement> for KnownStatement {
         let text = beginning(&statement.text);
         let first_word = &text[..text.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(text.len())];
         let is_one_of = |words: &[&str]| words.iter().any(|word| first_word.eq_ignore_ascii_case(word));
-        let is_definition = is_one_of(&["CREATE", "ALTER", "DROP"]);
-        let may_change_schema = is_definition || is_one_of(&["ANALYZE", "REINDEX", "VACUUM"]);
+        let may_change_schema = is_one_of(&["CREATE", "ALTER", "DROP", "ANALYZE", "REINDEX", "VACUUM"]);
         let may_read_last_row = OF_THE_LAST_ROW.iter().any(|name| has(&statement.text, name));
-        Self { statement, is_definition, may_change_schema, may_read_last_row }
+        Self { statement, may_change_schema, may_read_last_row }
     }
 }
 
@@ -68,21 +65,21 @@ mod tests {
     #[test]
     fn the_text_tells_what_a_statement_may_do() {
         for (text, expected) in [
-            ("INSERT INTO t VALUES (1)", (false, false, false)),
-            ("/* a */ ; create table t (n)", (true, true, false)),
-            ("analyze", (false, true, false)),
-            ("\u{feff}Drop table t", (true, true, false)),
-            ("-- a\rSELECT\n /* /* */ alter table t add n", (true, true, false)),
-            ("-- a\rCREATE", (false, false, false)),
-            ("/*/ CREATE */ insert into t values (1)", (false, false, false)),
-            ("select Last_Insert_RowId()", (false, false, true)),
-            ("select \"CHANGES\"()", (false, false, true)),
-            ("select total_changes()", (false, false, true)),
-            ("", (false, false, false)),
+            ("INSERT INTO t VALUES (1)", (false, false)),
+            ("/* a */ ; create table t (n)", (true, false)),
+            ("analyze", (true, false)),
+            ("\u{feff}Drop table t", (true, false)),
+            ("-- a\rSELECT\n /* /* */ alter table t add n", (true, false)),
+            ("-- a\rCREATE", (false, false)),
+            ("/*/ CREATE */ insert into t values (1)", (false, false)),
+            ("select Last_Insert_RowId()", (false, true)),
+            ("select \"CHANGES\"()", (false, true)),
+            ("select total_changes()", (false, true)),
+            ("", (false, false)),
         ] {
             let (text, params) = (text.to_owned(), Vec::new());
             let known = KnownStatement::from(SqlStatement { text, params, expected_rows: None });
-            let found = (known.is_definition, known.may_change_schema, known.may_read_last_row);
+            let found = (known.may_change_schema, known.may_read_last_row);
             assert_eq!(found, expected, "{}", known.text);
         }
     }

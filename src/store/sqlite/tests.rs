@@ -10,6 +10,7 @@ use std::path::Path;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+mod against_sqlite;
 mod bounds;
 pub(super) mod jobs;
 mod kept_statements;

@@ -284,8 +284,7 @@ fn watched(side: &WriteSide, statement: &KnownStatement, keep: Keep, caller: Opt
             let (connection, changes_schema) = (&side.connection, statement.may_change_schema);
             let prepared =
                 if changes_schema { prepare(connection, statement) } else { prepare_kept(connection, statement) };
-            let done =
-                prepared.and_then(|prepared| run_one(connection, prepared, statement, keep, statement.is_definition));
+            let done = prepared.and_then(|prepared| run_one(connection, prepared, statement, keep, changes_schema));
             if changes_schema {
                 side.schema.forget(connection);
             }
@@ -319,9 +318,9 @@ fn run_one(
     prepared: Prepared<'_>,
     statement: &SqlStatement,
     keep: Keep,
-    is_definition: bool,
+    may_change_schema: bool,
 ) -> Result<Done> {
-    run_one_within(connection, prepared, statement, keep, is_definition, MOST_ROWS_BYTES)
+    run_one_within(connection, prepared, statement, keep, may_change_schema, MOST_ROWS_BYTES)
 }
 
 fn run_one_within(
@@ -329,7 +328,7 @@ fn run_one_within(
     mut prepared: Prepared<'_>,
     statement: &SqlStatement,
     keep: Keep,
-    is_definition: bool,
+    may_change_schema: bool,
     most_bytes: usize,
 ) -> Result<Done> {
     if keep != Keep::Nothing && prepared.column_count() == 0 {
@@ -368,10 +367,10 @@ fn run_one_within(
         let why = format!("its rows take more than {most_bytes} bytes; ask for fewer at a time, as with LIMIT");
         return Err(user(&statement.text, why));
     }
-    // Definitions and queries do not reset the count of the statement before. A definition of a virtual table writes rows
-    // of its shadow tables, and how many differs from run to run.
+    // Definitions, REINDEX and queries do not reset the count of the statement before. A definition of a virtual table writes
+    // rows of its shadow tables, and how many differs from run to run; before a REINDEX, full-text search may write its buffer.
     let is_same = connection.total_changes() == before;
-    let changed = if is_same || is_definition { 0 } else { connection.changes() };
+    let changed = if is_same || may_change_schema { 0 } else { connection.changes() };
     match statement.expected_rows {
         Some(expected) if expected != changed => Err(user(
             &statement.text,
