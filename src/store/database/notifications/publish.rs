@@ -166,7 +166,7 @@ impl Database {
 
     /// Notifies other processes until the store closes, and then sends the notices that still wait: a process that misses
     /// one polls after a minute. What could not be sent is sent as soon as the server can be reached again: while the network of
-    /// this process was away, the others were not told of its lost answers either.
+    /// this process was away, the notices of its lost answers were dropped too.
     pub(in crate::store::database) async fn notify_peers(self: Arc<Self>) {
         let mut is_known = false;
         loop {
