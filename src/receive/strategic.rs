@@ -4,7 +4,7 @@ use super::strategy::{ClassAttempt, Found, Plan, Served, Strategy, WhenEmpty};
 use super::wait::{Deadline, ReceiveAttempt, receive_first};
 use crate::act::Perform;
 use crate::broker::Broker;
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::message::Batch;
 use crate::store::BoxFuture;
 use crate::tx::Tx;
@@ -188,13 +188,8 @@ pub(crate) async fn next_by<C: Chosen>(
     loop {
         let planned_at = clock.now();
         let plan = strategy.plan(planned_at);
-        let is_over = || match deadline {
-            Deadline::Now => true,
-            Deadline::At(due) => clock.now() >= due,
-            Deadline::Never => false,
-        };
         let (mut answer, some_left_out) = try_plan(chosen, act, &plan, deadline).await?;
-        if answer.is_none() && some_left_out && chosen.tries_all_at_last() && is_over() {
+        if answer.is_none() && some_left_out && chosen.tries_all_at_last() && is_over(act, deadline) {
             answer = chosen.first(act, &plan.attempts, Deadline::Now).await?;
         }
         let found = answer.as_ref().and_then(|(attempt, batch)| C::describe(*attempt, batch));
@@ -202,9 +197,17 @@ pub(crate) async fn next_by<C: Chosen>(
         if let Some((attempt, batch)) = answer {
             return Ok(Some((plan.attempts[attempt].class.clone(), batch)));
         }
-        if is_over() {
+        if is_over(act, deadline) {
             return Ok(None);
         }
+    }
+}
+
+fn is_over(act: &dyn Perform, deadline: Deadline) -> bool {
+    match deadline {
+        Deadline::Now => true,
+        Deadline::At(due) => act.store().clock().now() >= due,
+        Deadline::Never => false,
     }
 }
 
@@ -224,7 +227,11 @@ async fn try_plan<C: Chosen>(
     let attempts: Vec<ClassAttempt> = places.iter().map(|place| plan.attempts[*place].clone()).collect();
     let soon = Deadline::after(act.store().clock(), LOOK_AGAIN).or_earlier(deadline);
     // A classic loop without its first queue would not wait at all.
-    let found = try_attempts(chosen, act, &attempts, WhenEmpty::WaitOnAll, soon).await?;
+    let found = match try_attempts(chosen, act, &attempts, WhenEmpty::WaitOnAll, soon).await {
+        // Another queue is held too. The time that is over then is that of this look, not the caller's.
+        Err(error) if error.code() == Code::JOB_LOCKED && !is_over(act, deadline) => None,
+        found => found?,
+    };
     Ok((found.map(|(taken, batch)| (places[taken], batch)), true))
 }
 
@@ -259,7 +266,6 @@ mod tests {
     use super::*;
     use crate::act::Act;
     use crate::define::Level;
-    use crate::error::Code;
     use crate::id::ConversationHandle;
     use crate::receive::strategy::{
         Share, aging, by_contract, drain_high_then_one_low, drain_one_conversation, dual_queue_loop,

@@ -236,30 +236,53 @@ fn is_held(error: &Error) -> bool {
     error.code() == Code::JOB_LOCKED
 }
 
+/// Asks each question until one finds something. The error of a held queue is given at the end, since another queue may have a job;
+/// that queue is asked once, also for several levels, because each take of it waits for two seconds.
 async fn try_each(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize, Outcome)>> {
-    let (store, mut held) = (act.store(), None);
+    let (store, has_several) = (act.store(), questions.len() > 1);
+    let mut held = None;
+    let mut are_refused: Vec<&str> = Vec::new();
     for (place, question) in questions.iter().enumerate() {
-        // A take of a held queue waits for two seconds, and the reader takes from no other queue meanwhile.
-        let activity = (questions.len() > 1).then(|| store.activity().queue(&question.queue));
+        if are_refused.iter().any(|queue| same_name(queue, &question.queue)) {
+            continue;
+        }
+        // Only readers of several queues leave one out: refusals of others do not put off their next look.
+        let activity = has_several.then(|| store.activity().queue(&question.queue));
         if let Some(activity) = &activity {
             activity.note_attempt(store.clock().now());
         }
-        let answer = act.perform(question.verb.clone()).await;
-        if let (Ok(_), Some(activity)) = (&answer, &activity) {
-            activity.note_answer();
-        }
-        match answer {
-            Ok(outcome) if found(&outcome)? => return Ok(Some((place, outcome))),
-            Ok(_) => {}
-            // Another queue may have a job.
+        match act.perform(question.verb.clone()).await {
+            Ok(outcome) => {
+                if let Some(activity) = &activity {
+                    activity.note_answer();
+                }
+                if found(&outcome)? {
+                    return Ok(Some((place, outcome)));
+                }
+            }
             Err(error) if is_held(&error) => {
-                store.activity().queue(&question.queue).note_refusal(store.clock().now());
+                if let Some(activity) = &activity {
+                    activity.note_refusal(store.clock().now());
+                }
+                are_refused.push(&question.queue);
                 held = Some(error);
             }
             Err(error) => return Err(error),
         }
     }
     held.map_or(Ok(None), Err)
+}
+
+/// Whether one of several queues is left out now, and another is not. The caller tries again without it: here each signal of
+/// another queue would begin with a take of this one.
+fn leaves_some_out(store: &dyn Store, questions: &[Question]) -> bool {
+    if questions.len() < 2 {
+        return false;
+    }
+    let now = store.clock().now();
+    let is_left_out = |question: &Question| store.activity().queue(&question.queue).is_held(now);
+    let first = is_left_out(&questions[0]);
+    questions.iter().any(|question| is_left_out(question) != first)
 }
 
 async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> Result<Option<(usize, Outcome)>> {
@@ -287,15 +310,10 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
                 {
                     return Err(error);
                 }
-                // The caller leaves the held queue out. Here each signal of another queue would begin with a take of this one.
-                let now = store.clock().now();
-                if questions.iter().any(|question| !store.activity().queue(&question.queue).is_held(now)) {
-                    return Ok(None);
-                }
             }
             Err(error) => return Err(error),
         }
-        if is_due {
+        if is_due || leaves_some_out(store, questions) {
             return Ok(None);
         }
         waiting.sleeps(store);
@@ -306,6 +324,10 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
             if signalled || is_due { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+        // Another reader was refused meanwhile.
+        if !is_due && leaves_some_out(store, questions) {
+            return Ok(None);
+        }
     }
 }
 

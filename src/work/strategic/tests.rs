@@ -13,10 +13,11 @@ use std::sync::atomic::Ordering::SeqCst;
 /// How long a take waits for the transaction before it is refused.
 const REFUSED_AFTER: Duration = Duration::from_millis(2700);
 
-/// Refuses the takes of the work queue `held` while it is, and counts them.
+/// Refuses the takes of the work queue `held` while it is, and counts them; those of `free` too while all are held.
 struct Held {
     inner: Arc<dyn Store>,
     is_held: AtomicBool,
+    are_all_held: AtomicBool,
     takes: AtomicU64,
 }
 
@@ -29,12 +30,14 @@ impl Layer for Arc<Held> {
     }
 
     fn before(&self, request: Request<'_>) -> Result<()> {
-        let is_take = |verb: &Verb| matches!(verb, Verb::Work(WorkVerb::Take(take)) if &*take.queue == "held");
-        if !request.verbs().iter().any(is_take) {
-            return Ok(());
-        }
-        self.takes.fetch_add(1, SeqCst);
-        if !self.is_held.load(SeqCst) {
+        let are_all_held = self.are_all_held.load(SeqCst);
+        let is_take = |queue: Option<&str>, verb: &Verb| matches!(verb, Verb::Work(WorkVerb::Take(take)) if queue.is_none_or(|queue| &*take.queue == queue));
+        if request.verbs().iter().any(|verb| is_take(Some("held"), verb)) {
+            self.takes.fetch_add(1, SeqCst);
+            if !are_all_held && !self.is_held.load(SeqCst) {
+                return Ok(());
+            }
+        } else if !are_all_held || !request.verbs().iter().any(|verb| is_take(None, verb)) {
             return Ok(());
         }
         self.inner.clock().advance(REFUSED_AFTER);
@@ -58,10 +61,10 @@ impl TxLayer for Unchanged {
 
 async fn rig() -> (TestBroker, Arc<Held>, Broker) {
     let broker = TestBroker::in_memory().await.unwrap();
-    broker.execute("CREATE WORK QUEUE held; CREATE WORK QUEUE free").await.unwrap();
+    broker.execute("CREATE WORK QUEUE held WITH ORDER = PRIORITY; CREATE WORK QUEUE free").await.unwrap();
     broker.push_job("held", "h").await.unwrap();
-    let (inner, is_held, takes) = (broker.shared_store().clone(), AtomicBool::new(true), AtomicU64::new(0));
-    let held = Arc::new(Held { inner, is_held, takes });
+    let (is_held, are_all_held, takes) = (AtomicBool::new(true), AtomicBool::new(false), AtomicU64::new(0));
+    let held = Arc::new(Held { inner: broker.shared_store().clone(), is_held, are_all_held, takes });
     let over = Broker::over(Arc::new(held.clone()));
     (broker, held, over)
 }
@@ -105,6 +108,49 @@ async fn a_reader_that_waits_on_several_finds_a_job_beside_one_that_is_held() {
     }
     broker.push_job("free", "f").await.unwrap();
     assert_eq!((&*next.await.unwrap(), held.takes.load(SeqCst)), ("free", 1));
+}
+
+/// The look at the others ends after a second, and a refusal comes after two.
+#[tokio::test]
+async fn a_wait_goes_on_if_another_queue_is_held_too() {
+    let _limit = crate::testing::limit();
+    let (broker, held, over) = rig().await;
+    let mut turns = over.take_jobs_by(weighted([("held", 8), ("free", 1)])).unwrap().wait(Duration::from_secs(600));
+    broker.push_job("free", "f").await.unwrap();
+    assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "free");
+    held.are_all_held.store(true, SeqCst);
+    let next = tokio::spawn(async move { turns.next(&over).await });
+    while broker.activity().queue(&work_queue_on_board("held")).facts().waiting == 0 && !next.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    held.is_held.store(false, SeqCst);
+    held.are_all_held.store(false, SeqCst);
+    broker.push_job("free", "f").await.unwrap();
+    assert_eq!(&*next.await.unwrap().unwrap().unwrap().class, "held");
+}
+
+#[tokio::test]
+async fn refusals_of_other_readers_do_not_put_off_the_next_look() {
+    let _limit = crate::testing::limit();
+    let (broker, held, over) = rig().await;
+    let mut turns = over.take_jobs_by(weighted([("held", 8), ("free", 1)])).unwrap();
+    broker.push_job("free", "f").await.unwrap();
+    assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "free");
+    broker.clock().advance(Duration::from_secs(4));
+    assert_eq!(over.take_jobs("held").await.unwrap_err().code(), Code::JOB_LOCKED);
+    held.is_held.store(false, SeqCst);
+    broker.push_job("free", "f").await.unwrap();
+    assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "held");
+}
+
+/// Each take of it waits for two seconds.
+#[tokio::test]
+async fn a_queue_that_is_held_is_asked_once_for_all_its_levels() {
+    let _limit = crate::testing::limit();
+    let (_broker, held, over) = rig().await;
+    let levels = crate::receive::aging("held", Duration::from_secs(1));
+    let refused = over.take_jobs_by(levels).unwrap().wait(Duration::ZERO).next(&over).await.unwrap_err();
+    assert_eq!((refused.code(), held.takes.load(SeqCst)), (Code::JOB_LOCKED, 1));
 }
 
 #[tokio::test]
