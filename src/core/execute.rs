@@ -198,10 +198,12 @@ impl Core {
     fn apply(&mut self, op: Op, now: Timestamp, effects: &mut Effects) {
         match op {
             Op::Begin { endpoint } => self.apply_begin(endpoint, now),
-            Op::Send { endpoint, message_type_id, body, message_id, trace, verdict } => {
-                self.apply_send(endpoint, message_type_id, body, message_id, trace, verdict, now, effects);
+            Op::Send { endpoint, message_type_id, body, message_id, trace, verdict, retains } => {
+                self.apply_send(endpoint, message_type_id, body, message_id, trace, verdict, retains, now, effects);
             }
-            Op::Take { endpoint, rows, system, .. } => self.apply_take(endpoint, rows, &system, effects),
+            Op::Take { endpoint, rows, retains, system, .. } => {
+                self.apply_take(endpoint, rows, retains, &system, effects);
+            }
             Op::End { endpoint, endpoint_id, form } => {
                 if self.endpoints.get(endpoint).is_some_and(|there| there.endpoint_id == endpoint_id) {
                     self.apply_end(endpoint, form, now, effects);
@@ -222,5 +224,10 @@ impl Core {
 
     pub(super) fn queue_of(&self, endpoint: u32) -> i32 {
         self.groups[self.endpoints[endpoint].group].queue_id
+    }
+
+    /// Whether the endpoint's queue keeps what is received and sent now.
+    pub(super) fn retains(&self, endpoint: u32) -> bool {
+        self.catalog.queues.get(&self.queue_of(endpoint)).is_some_and(|queue| queue.is_retention_enabled)
     }
 }

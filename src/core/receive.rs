@@ -160,12 +160,11 @@ impl Core {
             let Some(order) = endpoint.rows.next(&mut after) else { break };
             taken.push(row(order, sequence));
         }
-        session.record(Op::Take { endpoint: place, rows: after.rows - before.rows, system, redriven, after });
+        let retains = self.retains(place);
+        session.record(Op::Take { endpoint: place, rows: after.rows - before.rows, retains, system, redriven, after });
     }
 
-    pub(super) fn apply_take(&mut self, place: u32, rows: u32, system: &[u64], effects: &mut Effects) {
-        let queue_id = self.queue_of(place);
-        let retains = self.catalog.queues.get(&queue_id).is_some_and(|queue| queue.is_retention_enabled);
+    pub(super) fn apply_take(&mut self, place: u32, rows: u32, retains: bool, system: &[u64], effects: &mut Effects) {
         let endpoint = &mut self.endpoints[place];
         endpoint.has_retained |= retains;
         let mut remove = |queuing_order| {

@@ -43,7 +43,8 @@ impl Core {
         for place in places {
             let message_id = MessageId(self.ids.next_id());
             let (body, trace, verdict) = (body.clone(), trace.clone(), verdict.clone());
-            session.record(Op::Send { endpoint: place, message_type_id, body, message_id, trace, verdict });
+            let retains = self.retains(place);
+            session.record(Op::Send { endpoint: place, message_type_id, body, message_id, trace, verdict, retains });
         }
         Ok(Ok(Outcome::Done))
     }
@@ -67,7 +68,8 @@ impl Core {
             let body = body.filter(|body| !body.is_empty());
             let verdict = body.as_ref().and_then(|body| self.body_checks.verdict(message_type_id, body));
             let message_id = MessageId(self.ids.next_id());
-            session.record(Op::Send { endpoint, message_type_id, body, message_id, trace, verdict });
+            let retains = self.retains(endpoint);
+            session.record(Op::Send { endpoint, message_type_id, body, message_id, trace, verdict, retains });
         }
         Ok(Ok(Outcome::Done))
     }
@@ -182,6 +184,7 @@ impl Core {
         message_id: MessageId,
         trace: Option<Arc<str>>,
         verdict: Option<Arc<Verdict>>,
+        retains: bool,
         now: Timestamp,
         effects: &mut Effects,
     ) {
@@ -198,8 +201,7 @@ impl Core {
         let endpoint = &mut self.endpoints[place];
         let sequence = endpoint.send_sequence;
         endpoint.send_sequence += 1;
-        let queue_id = self.queue_of(place);
-        if self.catalog.queues.get(&queue_id).is_some_and(|queue| queue.is_retention_enabled) {
+        if retains {
             self.endpoints[place].has_retained = true;
             let queuing_order = self.take_queuing_order();
             effects.changes.push(Change::InsertRetained(Box::new(MessageRow {

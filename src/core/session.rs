@@ -58,10 +58,14 @@ pub(super) enum Op {
         message_id: MessageId,
         trace: Option<Arc<str>>,
         verdict: Option<Arc<Verdict>>,
+        /// Whether the queue kept a copy when it was sent. A change of RETENTION before the commit is for later messages, as on servers.
+        retains: bool,
     },
     Take {
         endpoint: u32,
         rows: u32,
+        /// Whether the queue kept what was received at that time.
+        retains: bool,
         system: SmallVec<[u64; 2]>,
         /// How many of `system`, at its end, are redriven messages.
         redriven: u32,

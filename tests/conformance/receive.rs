@@ -200,6 +200,30 @@ case!(rolled_back_receives_keep_nothing_apart, [167, 173], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["again"]);
 });
 
+case!(retention_is_that_of_the_time_of_the_verb, [167, 168], async |t| {
+    for (before, after) in [("OFF", "ON"), ("ON", "OFF")] {
+        let retain = |setting: &str| {
+            format!("ALTER QUEUE [QI] WITH RETENTION = {setting}; ALTER QUEUE [QT] WITH RETENTION = {setting}")
+        };
+        t.define(&retain(before)).await?;
+        let dialog = t.dialog().await?;
+        t.send(dialog, "Text", "received").await?;
+        let kept = async || {
+            let (copies, received) = (t.rows_of("QI").await?, t.rows_of("QT").await?);
+            Ok::<_, dialoq::Error>((copies.len(), received.iter().filter(|row| row.int("status") == 0).count()))
+        };
+        let (copies, received) = kept().await?;
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.texts(), ["received"]);
+        tx.send(dialog, "Text", "sent").await?;
+        t.define(&retain(after)).await?;
+        tx.commit().await?;
+        let more = usize::from(before == "ON");
+        assert_eq!(kept().await?, (copies + more, received + more), "{before} at the verbs");
+        assert_eq!(t.receive("QT").await?.texts(), ["sent"]);
+    }
+});
+
 case!(retention_keeps_sent_messages, [168, 169], async |t| {
     t.define("ALTER QUEUE [QI] WITH RETENTION = ON").await?;
     let dialog = t.dialog().await?;
