@@ -1,10 +1,10 @@
 //! Queues read by a strategy, as a stream of transactions.
 
 use super::strategy::{ClassAttempt, Found, Plan, Served, Strategy, WhenEmpty};
-use super::wait::{Deadline, ReceiveAttempt, receive_first};
+use super::wait::{Deadline, ReceiveAttempt, is_held, receive_first};
 use crate::act::Perform;
 use crate::broker::Broker;
-use crate::error::{Code, Result};
+use crate::error::Result;
 use crate::message::Batch;
 use crate::store::BoxFuture;
 use crate::tx::Tx;
@@ -143,6 +143,9 @@ pub(crate) trait Chosen: Sync {
         None
     }
 
+    /// A transaction that stays open holds the queue of this attempt, which was refused.
+    fn note_held(&self, _: &dyn Perform, _: &ClassAttempt) {}
+
     /// Whether the attempts that were left out are made at the deadline.
     fn tries_all_at_last(&self) -> bool {
         false
@@ -229,7 +232,7 @@ async fn try_plan<C: Chosen>(
     // A classic loop without its first queue would not wait at all.
     let found = match try_attempts(chosen, act, &attempts, WhenEmpty::WaitOnAll, soon).await {
         // Another queue is held too. The time that is over then is that of this look, not the caller's.
-        Err(error) if error.code() == Code::JOB_LOCKED && !is_over(act, deadline) => None,
+        Err(error) if is_held(&error) && !is_over(act, deadline) => None,
         found => found?,
     };
     Ok((found.map(|(taken, batch)| (places[taken], batch)), true))
@@ -246,18 +249,27 @@ async fn try_attempts<C: Chosen>(
     if attempts.iter().all(|attempt| attempt.wait.is_zero()) {
         return chosen.first(act, attempts, deadline).await;
     }
+    let mut held = None;
     for (place, attempt) in attempts.iter().enumerate() {
         let wait = match attempt.wait {
             Duration::ZERO => Deadline::Now,
             wait => Deadline::after(act.store().clock(), wait).or_earlier(deadline),
         };
-        if let Some((_, batch)) = chosen.first(act, &attempts[place..=place], wait).await? {
-            return Ok(Some((place, batch)));
+        match chosen.first(act, &attempts[place..=place], wait).await {
+            Ok(Some((_, batch))) => return Ok(Some((place, batch))),
+            Ok(None) => {}
+            // Another queue may have something, and the next plan leaves this one out.
+            Err(error) if is_held(&error) && attempts.len() > 1 => {
+                chosen.note_held(act, attempt);
+                held = Some(error);
+            }
+            Err(error) => return Err(error),
         }
     }
-    match when_empty {
-        WhenEmpty::Replan => Ok(None),
-        WhenEmpty::WaitOnAll => chosen.first(act, attempts, deadline).await,
+    match (when_empty, held) {
+        (WhenEmpty::Replan, Some(error)) if is_over(act, deadline) => Err(error),
+        (WhenEmpty::Replan, _) => Ok(None),
+        (WhenEmpty::WaitOnAll, _) => chosen.first(act, attempts, deadline).await,
     }
 }
 
@@ -266,6 +278,7 @@ mod tests {
     use super::*;
     use crate::act::Act;
     use crate::define::Level;
+    use crate::error::Code;
     use crate::id::ConversationHandle;
     use crate::receive::strategy::{
         Share, aging, by_contract, drain_high_then_one_low, drain_one_conversation, dual_queue_loop,

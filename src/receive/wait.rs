@@ -232,7 +232,7 @@ fn note_answer(store: &dyn Store, questions: &[Question], taken: Option<usize>) 
 }
 
 /// Whether a take was refused because a transaction that stays open has taken from a queue with limits.
-fn is_held(error: &Error) -> bool {
+pub(super) fn is_held(error: &Error) -> bool {
     error.code() == Code::JOB_LOCKED
 }
 

@@ -168,6 +168,11 @@ impl Chosen for Takes {
         (!there.is_empty() && there.len() < attempts.len()).then_some(there)
     }
 
+    fn note_held(&self, act: &dyn Perform, attempt: &ClassAttempt) {
+        let store = act.store();
+        store.activity().queue(&work_queue_on_board(&attempt.receive.queue)).note_refusal(store.clock().now());
+    }
+
     fn tries_all_at_last(&self) -> bool {
         self.leaves_missing_out.is_none()
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::protocol::Verb;
 use crate::protocol::work::WorkVerb;
+use crate::receive::strategy::dual_queue_loop_classic;
 use crate::receive::weighted;
 use crate::store::layer::{Layer, Request, TxLayer, TxRequest};
 use crate::store::{Store, StoreTx};
@@ -108,6 +109,21 @@ async fn a_reader_that_waits_on_several_finds_a_job_beside_one_that_is_held() {
     }
     broker.push_job("free", "f").await.unwrap();
     assert_eq!((&*next.await.unwrap(), held.takes.load(SeqCst)), ("free", 1));
+}
+
+/// The classic loop asks the queues one by one, each with a wait of its own.
+#[tokio::test]
+async fn a_classic_loop_leaves_a_held_queue_out_too() {
+    let _limit = crate::testing::limit();
+    let (broker, held, over) = rig().await;
+    let mut turns = over.take_jobs_by(dual_queue_loop_classic("held", "free")).unwrap().wait(Duration::from_secs(60));
+    for _ in 0..10 {
+        broker.push_job("free", "f").await.unwrap();
+        assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "low");
+    }
+    assert_eq!(held.takes.load(SeqCst), 1);
+    let refused = turns.wait(Duration::ZERO).next(&over).await.unwrap_err();
+    assert_eq!((refused.code(), held.takes.load(SeqCst)), (Code::JOB_LOCKED, 2));
 }
 
 /// The look at the others ends after a second, and a refusal comes after two.
