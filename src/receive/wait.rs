@@ -246,7 +246,7 @@ async fn try_each(act: &dyn Perform, questions: &[Question]) -> Result<Option<(u
         if are_refused.iter().any(|queue| same_name(queue, &question.queue)) {
             continue;
         }
-        // Only readers of several queues leave one out: refusals of others do not put off their next look.
+        // A reader that asks once leaves nothing out, so its refusals do not put off the next look of those that do.
         let activity = has_several.then(|| store.activity().queue(&question.queue));
         if let Some(activity) = &activity {
             activity.note_attempt(store.clock().now());

@@ -268,3 +268,16 @@ impl<L: TxLayer> StoreTx for LayeredTx<L> {
         forward_end!(self, TxRequest::Rollback, rollback(reason))
     }
 }
+
+/// A layer of tests over a transaction that it changes in nothing.
+#[cfg(test)]
+pub(crate) struct Unchanged;
+
+#[cfg(test)]
+impl TxLayer for Unchanged {
+    type Call = ();
+
+    fn before(&mut self, _: TxRequest<'_>) -> Result<()> {
+        Ok(())
+    }
+}

@@ -5,7 +5,7 @@ use crate::protocol::Verb;
 use crate::protocol::work::WorkVerb;
 use crate::receive::strategy::dual_queue_loop_classic;
 use crate::receive::weighted;
-use crate::store::layer::{Layer, Request, TxLayer, TxRequest};
+use crate::store::layer::{Layer, Request, Unchanged};
 use crate::store::{Store, StoreTx};
 use crate::testing::TestBroker;
 use std::sync::atomic::AtomicU64;
@@ -47,16 +47,6 @@ impl Layer for Arc<Held> {
 
     fn open(&self, inner: Box<dyn StoreTx>) -> (Unchanged, Box<dyn StoreTx>) {
         (Unchanged, inner)
-    }
-}
-
-struct Unchanged;
-
-impl TxLayer for Unchanged {
-    type Call = ();
-
-    fn before(&mut self, _: TxRequest<'_>) -> Result<()> {
-        Ok(())
     }
 }
 

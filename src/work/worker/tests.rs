@@ -5,7 +5,7 @@ use crate::act::Act;
 use crate::error::Code;
 use crate::protocol::Verb;
 use crate::protocol::work::WorkVerb;
-use crate::store::layer::{Layer, Request, TxLayer, TxRequest};
+use crate::store::layer::{Layer, Request, Unchanged};
 use crate::store::{Store, StoreTx};
 use crate::testing::TestBroker;
 use crate::work::JobFilter;
@@ -45,16 +45,6 @@ impl Layer for Cut {
 
     fn open(&self, inner: Box<dyn StoreTx>) -> (Unchanged, Box<dyn StoreTx>) {
         (Unchanged, inner)
-    }
-}
-
-struct Unchanged;
-
-impl TxLayer for Unchanged {
-    type Call = ();
-
-    fn before(&mut self, _: TxRequest<'_>) -> Result<()> {
-        Ok(())
     }
 }
 
