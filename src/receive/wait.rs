@@ -239,24 +239,28 @@ pub(super) fn is_held(error: &Error) -> bool {
 /// Asks each question until one finds something. The error of a held queue is given at the end, since another queue may have a job;
 /// that queue is asked once, also for several levels, because each take of it waits for two seconds.
 async fn try_each(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize, Outcome)>> {
-    let (store, has_several) = (act.store(), questions.len() > 1);
+    let store = act.store();
+    let has_several = questions.iter().any(|question| !same_name(&question.queue, &questions[0].queue));
     let mut held = None;
     let mut are_refused: Vec<&str> = Vec::new();
     for (place, question) in questions.iter().enumerate() {
         if are_refused.iter().any(|queue| same_name(queue, &question.queue)) {
             continue;
         }
-        // A reader that asks once leaves nothing out, so its refusals do not put off the next look of those that do.
+        // A reader of one queue leaves nothing out, so its refusals do not put off the next look of those that do.
         let activity = has_several.then(|| store.activity().queue(&question.queue));
         if let Some(activity) = &activity {
             activity.note_attempt(store.clock().now());
         }
         match act.perform(question.verb.clone()).await {
             Ok(outcome) => {
-                if let Some(activity) = &activity {
+                let has_found = found(&outcome)?;
+                // That some levels are empty says nothing of the others of its queue.
+                let is_asked_again = questions[place + 1..].iter().any(|other| same_name(&other.queue, &question.queue));
+                if let (Some(activity), true) = (&activity, has_found || !is_asked_again) {
                     activity.note_answer();
                 }
-                if found(&outcome)? {
+                if has_found {
                     return Ok(Some((place, outcome)));
                 }
             }

@@ -14,12 +14,15 @@ use std::sync::atomic::Ordering::SeqCst;
 /// How long a take waits for the transaction before it is refused.
 const REFUSED_AFTER: Duration = Duration::from_millis(2700);
 
-/// Refuses the takes of the work queue `held` while it is, and counts them; those of `free` too while all are held.
+/// Refuses the takes of the work queue `held` while it is, and counts them; those of `free` too while all are held. A take of the
+/// levels from 8 on is answered in any case.
 struct Held {
     inner: Arc<dyn Store>,
     is_held: AtomicBool,
     are_all_held: AtomicBool,
     takes: AtomicU64,
+    /// How many of the takes that were refused came while the queue was marked as held.
+    looks: AtomicU64,
 }
 
 impl Layer for Arc<Held> {
@@ -32,7 +35,8 @@ impl Layer for Arc<Held> {
 
     fn before(&self, request: Request<'_>) -> Result<()> {
         let are_all_held = self.are_all_held.load(SeqCst);
-        let is_take = |queue: Option<&str>, verb: &Verb| matches!(verb, Verb::Work(WorkVerb::Take(take)) if queue.is_none_or(|queue| &*take.queue == queue));
+        let is_high = |take: &Take| matches!(take.from, TakeFrom::Levels { lowest: 8.., .. });
+        let is_take = |queue: Option<&str>, verb: &Verb| matches!(verb, Verb::Work(WorkVerb::Take(take)) if !is_high(take) && queue.is_none_or(|queue| &*take.queue == queue));
         if request.verbs().iter().any(|verb| is_take(Some("held"), verb)) {
             self.takes.fetch_add(1, SeqCst);
             if !are_all_held && !self.is_held.load(SeqCst) {
@@ -41,6 +45,8 @@ impl Layer for Arc<Held> {
         } else if !are_all_held || !request.verbs().iter().any(|verb| is_take(None, verb)) {
             return Ok(());
         }
+        let is_marked = self.inner.activity().queue(&work_queue_on_board("held")).is_held(self.inner.clock().now());
+        self.looks.fetch_add(u64::from(is_marked), SeqCst);
         self.inner.clock().advance(REFUSED_AFTER);
         Err(Error::new(Code::JOB_LOCKED, "a transaction has taken from it and has not ended"))
     }
@@ -54,8 +60,13 @@ async fn rig() -> (TestBroker, Arc<Held>, Broker) {
     let broker = TestBroker::in_memory().await.unwrap();
     broker.execute("CREATE WORK QUEUE held WITH ORDER = PRIORITY; CREATE WORK QUEUE free").await.unwrap();
     broker.push_job("held", "h").await.unwrap();
-    let (is_held, are_all_held, takes) = (AtomicBool::new(true), AtomicBool::new(false), AtomicU64::new(0));
-    let held = Arc::new(Held { inner: broker.shared_store().clone(), is_held, are_all_held, takes });
+    let held = Arc::new(Held {
+        inner: broker.shared_store().clone(),
+        is_held: AtomicBool::new(true),
+        are_all_held: AtomicBool::new(false),
+        takes: AtomicU64::new(0),
+        looks: AtomicU64::new(0),
+    });
     let over = Broker::over(Arc::new(held.clone()));
     (broker, held, over)
 }
@@ -142,8 +153,11 @@ async fn refusals_of_other_readers_do_not_put_off_the_next_look() {
     let mut turns = over.take_jobs_by(weighted([("held", 8), ("free", 1)])).unwrap();
     broker.push_job("free", "f").await.unwrap();
     assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "free");
-    broker.clock().advance(Duration::from_secs(4));
+    broker.clock().advance(Duration::from_secs(2));
     assert_eq!(over.take_jobs("held").await.unwrap_err().code(), Code::JOB_LOCKED);
+    let levels = crate::receive::aging("held", Duration::from_secs(1));
+    let refused = over.take_jobs_by(levels).unwrap().wait(Duration::ZERO).next(&over).await.unwrap_err();
+    assert_eq!(refused.code(), Code::JOB_LOCKED);
     held.is_held.store(false, SeqCst);
     broker.push_job("free", "f").await.unwrap();
     assert_eq!(&*turns.next(&over).await.unwrap().unwrap().class, "held");
@@ -165,4 +179,21 @@ async fn a_refusal_after_the_time_of_a_wait_is_its_answer() {
     let (_broker, held, over) = rig().await;
     let refused = over.take_jobs("held").wait(Duration::from_millis(100)).await.unwrap_err();
     assert_eq!((refused.code(), held.takes.load(SeqCst)), (Code::JOB_LOCKED, 1));
+}
+
+/// If it did, all readers would look at the queue, and not one.
+#[tokio::test]
+async fn an_empty_range_of_levels_does_not_let_all_readers_look() {
+    let _limit = crate::testing::limit();
+    let (broker, held, over) = rig().await;
+    let levels = |lowest, highest| ReceiveFrom::Levels { lowest, highest };
+    let attempts = [("held", levels(8, 10)), ("held", levels(1, 7)), ("free", ReceiveFrom::Any)];
+    let attempts = attempts.map(|(queue, from)| ClassAttempt::new(queue, queue, from, None));
+    for looks in 0..3 {
+        broker.push_job("free", "f").await.unwrap();
+        let takes = attempts.iter().map(|attempt| Takes::default().take(&over, attempt).unwrap()).collect();
+        let (place, _) = take_first(&over, takes, Deadline::Now).await.unwrap().unwrap();
+        assert_eq!((place, held.takes.load(SeqCst), held.looks.load(SeqCst)), (2, looks + 1, looks));
+        broker.clock().advance(Duration::from_secs(5));
+    }
 }
