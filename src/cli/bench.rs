@@ -19,7 +19,7 @@ use std::time::Duration;
 /// database must have no other users; the bench removes its objects, after the first ctrl-C too.
 ///
 /// `dialoq bench work` measures work queues instead: every order and, on a server, every taking technique (TAKE_BY), with 1, 8
-/// and 64 readers and as many writers, on backlogs of three depths. It prints how often a job was handed out twice and how
+/// and 64 readers and as many writers, on up to three depths of backlog. It prints how often a job was handed out twice and how
 /// often an answer was empty although work was pending; both must be 0.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -3,7 +3,7 @@
 use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
-use super::output::{Output, fitting_with_text, printable, shortened, table};
+use super::output::{Output, counted, fitting_with_text, printable, shortened, table};
 use super::peek::{Form, before, short_type, shown};
 use clap::{Args, Subcommand};
 use dialoq::catalog::Catalog;
@@ -257,12 +257,12 @@ impl Redrive {
         }
         let mut filter = self.filter.of(broker);
         let number = preview(broker, &self.filter, &mut filter, "redrive", self.yes, output).await?;
-        confirm(self.yes, &format!("redrive {}?", dead_letters(number)), output).await?;
+        confirm(self.yes, &format!("redrive {}?", counted(number, "dead letter")), output).await?;
         let done = broker.redrive_dead_letters(&filter).await?;
         if output.json {
             return output.json(&done);
         }
-        let mut text = format!("redrove {}", dead_letters(done.redriven));
+        let mut text = format!("redrove {}", counted(done.redriven, "dead letter"));
         for (number, why) in [
             (done.ended, "whose conversation has ended"),
             (done.gone, "that were gone meanwhile"),
@@ -311,11 +311,11 @@ impl Purge {
     async fn purge(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
         let mut filter = DeadLetterFilter { letter: self.letter, ..self.filter.of(broker) };
         let number = preview(broker, &self.filter, &mut filter, "purge", self.yes, output).await?;
-        confirm(self.yes, &format!("remove {} for good?", dead_letters(number)), output).await?;
+        confirm(self.yes, &format!("remove {} for good?", counted(number, "dead letter")), output).await?;
         let purged = broker.purge_dead_letters(&filter).await?;
         match output.json {
             true => output.json(&json!({ "purged": purged })),
-            false => output.text(&format!("removed {}", dead_letters(purged))),
+            false => output.text(&format!("removed {}", counted(purged, "dead letter"))),
         }
     }
 }
@@ -328,10 +328,6 @@ fn check_choice(letter: Option<DeadLetterId>, filter: &Filter, is_all: bool, ver
     Err(Failure::Usage(format!(
         "which dead letters? Give the number of one, a filter such as --queue, or --all to {verb} all"
     )))
-}
-
-fn dead_letters(number: u64) -> String {
-    format!("{number} dead letter{}", if number == 1 { "" } else { "s" })
 }
 
 /// Prints which dead letters a change would touch, and restricts the filter to them; there must be one.

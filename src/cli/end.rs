@@ -4,7 +4,7 @@ use super::confirm::confirm;
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle};
 use super::many::{Filter, preview};
-use super::output::Output;
+use super::output::{Output, counted};
 use clap::Args;
 use dialoq::protocol::EndForm;
 use dialoq::{Act, Broker, ConversationHandle};
@@ -91,7 +91,7 @@ impl End {
     async fn end_all(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
         let mut filter = self.filter.of(broker, None)?;
         let number = preview(broker, &mut filter, "end", self.cleanup, self.yes, output).await?;
-        confirm(self.yes, &format!("end {number} conversations?"), output).await?;
+        confirm(self.yes, &format!("end {}?", counted(number, "conversation")), output).await?;
         let changed = broker.end_conversations(&filter, self.form()).await?;
         match output.json {
             true => output.json(&changed),

@@ -23,6 +23,8 @@ pub(super) enum Failure {
     Nothing(String),
     /// Stopped by ctrl-C, with what was done until then.
     Interrupted(String),
+    /// A service that SIGTERM has stopped, with what was done until then; nothing was left half done.
+    Terminated(String),
     /// What was printed is the answer; its exit code says more, and perhaps a sentence.
     Reported { code: u8, text: Option<String> },
     /// The reader of the output has gone: `dialoq ... | head`.
@@ -77,6 +79,10 @@ impl Failure {
                     &if output.json { json!({ "interrupted": text }).to_string() } else { text.clone() },
                 );
                 ExitCode::from(130)
+            }
+            Self::Terminated(text) => {
+                self.print(output, &if output.json { json!({ "stopped": text }).to_string() } else { text.clone() });
+                ExitCode::SUCCESS
             }
             Self::Reported { code, text } => {
                 if let Some(text) = text.as_ref().filter(|_| !output.json) {

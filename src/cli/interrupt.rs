@@ -16,13 +16,20 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// Whether a stop was requested, by ctrl-C or by another signal that ends a process.
 #[derive(Debug, Clone)]
-pub(crate) struct Interrupt(watch::Receiver<u32>);
+pub(crate) struct Interrupt(watch::Receiver<Requests>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Requests {
+    times: u32,
+    /// The first came by SIGTERM.
+    is_termination: bool,
+}
 
 impl Interrupt {
     /// One that never comes.
     #[cfg(test)]
     pub(crate) fn never() -> Self {
-        Self(watch::channel(0).1)
+        Self(watch::channel(Requests::default()).1)
     }
 
     /// Runs work that can be dropped at any time; `None` if a stop is requested before it is done.
@@ -39,20 +46,21 @@ impl Interrupt {
 
     /// Listens from now on.
     pub(super) fn listen() -> Result<Self, Failure> {
-        let (sender, receiver) = watch::channel(0);
+        let (sender, receiver) = watch::channel(Requests::default());
         let mut signals =
             Signals::new().map_err(|error| Failure::input(format!("signal handlers cannot be installed: {error}")))?;
         tokio::spawn(async move {
             let mut last: Option<Instant> = None;
-            while signals.next().await {
+            while let Some(is_termination) = signals.next().await {
                 if last.is_some_and(|last| last.elapsed() < TOGETHER) {
                     continue;
                 }
                 last = Some(Instant::now());
                 let mut times = 0;
                 sender.send_modify(|seen| {
-                    *seen += 1;
-                    times = *seen;
+                    seen.is_termination = if seen.times == 0 { is_termination } else { seen.is_termination };
+                    seen.times += 1;
+                    times = seen.times;
                 });
                 if times == 2 {
                     std::thread::spawn(|| {
@@ -74,9 +82,15 @@ impl Interrupt {
 
     /// Waits until a stop is requested so many times.
     pub(super) async fn requested_times(&mut self, times: u32) {
-        if self.0.wait_for(|seen| *seen >= times).await.is_err() {
+        if self.0.wait_for(|seen| seen.times >= times).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// How a service ends that was asked to stop and has finished what it had in hand. SIGTERM is how a system ends a service, which has
+    /// not failed then.
+    pub(super) fn after_the_work(&self, done: String) -> Failure {
+        if self.0.borrow().is_termination { Failure::Terminated(done) } else { Failure::Interrupted(done) }
     }
 
     /// Runs work that can be dropped at any time: its transactions roll back.
@@ -98,7 +112,8 @@ struct Signals(Vec<tokio::signal::unix::Signal>);
 impl Signals {
     fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        let mut signals = vec![signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+        // Of signals that come together the first here counts.
+        let mut signals = vec![signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
         let others = [
             SignalKind::hangup(),
             SignalKind::quit(),
@@ -119,12 +134,13 @@ impl Signals {
         Ok(Self(signals))
     }
 
-    async fn next(&mut self) -> bool {
+    /// Whether it was SIGTERM.
+    async fn next(&mut self) -> Option<bool> {
         use std::task::Poll;
         std::future::poll_fn(|task| {
-            for signal in &mut self.0 {
+            for (place, signal) in self.0.iter_mut().enumerate() {
                 if let Poll::Ready(received) = signal.poll_recv(task) {
-                    return Poll::Ready(received.is_some());
+                    return Poll::Ready(received.map(|()| place == 0));
                 }
             }
             Poll::Pending
@@ -150,7 +166,7 @@ impl Signals {
         Ok(Self)
     }
 
-    async fn next(&mut self) -> bool {
-        tokio::signal::ctrl_c().await.is_ok()
+    async fn next(&mut self) -> Option<bool> {
+        tokio::signal::ctrl_c().await.ok().map(|()| false)
     }
 }

@@ -72,7 +72,7 @@ Examples:
   dialoq explain orders
 
 Exit codes:
-  0    done
+  0    done; activate, work run: SIGTERM has stopped it, and what was in hand is finished
   1    refused or failed; standard error says why
   2    the command line was not understood
   3    receive, peek, purge, dead and others: there is none (in time), standard output is empty;

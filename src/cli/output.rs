@@ -299,6 +299,14 @@ pub(super) fn shortened(text: &str, characters: usize) -> String {
     }
 }
 
+/// A number of things whose name takes an s.
+pub(super) fn counted(number: impl TryInto<u64>, what: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
+}
+
 /// A time span for people: `340 ms`, `12 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`.
 pub(super) fn span(span: Duration) -> String {
     let seconds = span.as_secs();

@@ -3,7 +3,7 @@
 use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
-use super::output::{Output, printable, table};
+use super::output::{Output, counted, printable, table};
 use super::peek::before;
 use clap::Args;
 use dialoq::status::MessageFilter;
@@ -90,13 +90,15 @@ impl Purge {
                 output.text(&format!("{left} more stay: they stand behind others, or are quarantined"))?;
             }
         }
-        confirm(self.yes, &format!("remove {} messages for good?", messages.len()), output).await?;
+        confirm(self.yes, &format!("remove {} for good?", counted(messages.len(), "message")), output).await?;
         let purged = broker.purge(&self.queue, &filter).await?;
         match output.json {
             true => output.json(&purged),
             false => output.text(&format!(
-                "removed {} messages; ended {} conversations; {} messages stay",
-                purged.messages, purged.ended, purged.left
+                "removed {}; ended {}; left {}",
+                counted(purged.messages, "message"),
+                counted(purged.ended, "conversation"),
+                counted(purged.left, "message")
             )),
         }
     }

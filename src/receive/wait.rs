@@ -256,7 +256,8 @@ async fn try_each(act: &dyn Perform, questions: &[Question]) -> Result<Option<(u
             Ok(outcome) => {
                 let has_found = found(&outcome)?;
                 // That some levels are empty says nothing of the others of its queue.
-                let is_asked_again = questions[place + 1..].iter().any(|other| same_name(&other.queue, &question.queue));
+                let is_asked_again =
+                    questions[place + 1..].iter().any(|other| same_name(&other.queue, &question.queue));
                 if let (Some(activity), true) = (&activity, has_found || !is_asked_again) {
                     activity.note_answer();
                 }

@@ -37,7 +37,10 @@ fn a_program_that_fails_leaves_its_last_words_with_the_job() {
     assert_eq!(code, Some(130), "{error}");
     let first = "waiting for jobs in work queue 'emails', 1 reader, started while there are jobs; ctrl-C ends\n";
     assert!(error.starts_with(first), "{error}");
-    assert!(error.contains("no such address") && error.contains("completed 0, failed 1, lost 0"), "{error}");
+    assert!(
+        error.contains("no such address") && error.contains("stopped: 0 jobs completed, 1 failed, 0 lost"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -320,7 +323,7 @@ fn a_worker_that_ends_before_its_program_could_be_started_costs_its_job_no_attem
         assert_eq!(shop.json(&["--json", "work", "show", "1"])[0]["state"], "taken");
         running.interrupt();
         let (code, error) = running.end();
-        assert!(code == Some(130) && error.contains("completed 0, failed 0, lost 0"), "{error}");
+        assert!(code == Some(130) && error.contains("stopped: 0 jobs completed, 0 failed, 0 lost"), "{error}");
         let job = &shop.json(&["--json", "work", "show", "1"])[0];
         assert_eq!((&job["state"], &job["attempts"]), (&"ready".into(), &0.into()), "{job}");
     };
@@ -345,7 +348,7 @@ fn signals_that_come_together_let_running_programs_end() {
     while !running.error_line().contains("waiting for the programs that run") {}
     std::fs::write(shop.path("go"), "").unwrap();
     let (code, error) = running.end();
-    assert!(code == Some(130) && error.contains("completed 1, failed 0, lost 0"), "{error}");
+    assert!(code == Some(0) && error.contains("stopped: 1 job completed, 0 failed, 0 lost"), "{error}");
 }
 
 #[cfg(unix)]
@@ -366,5 +369,5 @@ fn a_stalled_standard_error_holds_up_only_the_programs_that_write_to_it() {
     running.interrupt();
     let (code, error) = running.end();
     assert_eq!(code, Some(130), "{}", error.len());
-    assert!(error.ends_with(&format!("completed {quiet}, failed 0, lost 0\n")), "{}", error.len());
+    assert!(error.ends_with(&format!("stopped: {quiet} jobs completed, 0 failed, 0 lost\n")), "{}", error.len());
 }

@@ -58,12 +58,13 @@ CREATE PROCEDURE dialoq.delete_work_queue
 AS
 BEGIN
     -- <definition>
-    DECLARE @held bigint, @text nvarchar(2048), @notices nvarchar(max), @schedule nvarchar(256);
+    DECLARE @held bigint, @name nvarchar(256), @text nvarchar(2048), @notices nvarchar(max), @schedule nvarchar(256);
     EXEC dialoq.check_range N'@queue_id', @queue_id, -2147483648, 2147483647;
+    SELECT @name = q.name FROM dialoq.work_queue AS q WHERE q.queue_id = @queue_id;
     SELECT TOP (1) @schedule = s.name FROM dialoq.work_schedule AS s WHERE s.queue_id = @queue_id ORDER BY s.schedule_id;
     IF @schedule IS NOT NULL
     BEGIN
-        SET @text = dialoq.throw_text(CONCAT(N'work queue ', @queue_id, N' cannot be dropped: work schedule ''', @schedule,
+        SET @text = dialoq.throw_text(CONCAT(N'work queue ''', @name, N''' cannot be dropped: work schedule ''', @schedule,
             N''' pushes into it; drop the schedule first'));
         THROW 53716, @text, 1;
     END
@@ -72,8 +73,8 @@ BEGIN
     EXEC dialoq.find_held_job @queue_id, @held OUTPUT;
     IF @held IS NOT NULL
     BEGIN
-        SET @text = CONCAT(N'work queue ', @queue_id, N' cannot be dropped: a transaction holds job ', NULLIF(@held, -1),
-            N'; wait for its end');
+        SET @text = dialoq.throw_text(CONCAT(N'work queue ''', @name, N''' cannot be dropped: a transaction holds job ',
+            NULLIF(@held, -1), N'; wait for its end'));
         THROW 53716, @text, 1;
     END
     EXEC dialoq.clear_work_queue @queue_id;

@@ -53,13 +53,15 @@ CREATE FUNCTION dialoq.delete_work_queue(p_queue_id integer)
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_nestloop = off AS $$
 DECLARE
     v_held bigint;
+    v_name text;
     v_schedule text;
 BEGIN
     PERFORM dialoq.check_range('p_queue_id', p_queue_id, -2147483648, 2147483647);
+    SELECT q.name INTO v_name FROM dialoq.work_queue AS q WHERE q.queue_id = p_queue_id;
     SELECT s.name INTO v_schedule FROM dialoq.work_schedule AS s WHERE s.queue_id = p_queue_id ORDER BY s.name LIMIT 1;
     IF FOUND THEN
-        PERFORM dialoq.fail(3716, format('work queue %s cannot be dropped: work schedule ''%s'' pushes into it; drop that first',
-            p_queue_id, v_schedule));
+        PERFORM dialoq.fail(3716, format('work queue ''%s'' cannot be dropped: work schedule ''%s'' pushes into it; drop that first',
+            v_name, v_schedule));
     END IF;
     -- A push or a take that has read the row before goes on; tick removes what it leaves.
     DELETE FROM dialoq.work_queue AS q WHERE q.queue_id = p_queue_id;
@@ -76,8 +78,8 @@ BEGIN
         LIMIT 1;
     END IF;
     IF v_held IS NOT NULL THEN
-        PERFORM dialoq.fail(3716, format('work queue %s cannot be dropped: a transaction holds job %s; wait for its end',
-            p_queue_id, v_held));
+        PERFORM dialoq.fail(3716, format('work queue ''%s'' cannot be dropped: a transaction holds job %s; wait for its end',
+            v_name, v_held));
     END IF;
     PERFORM dialoq.clear_work_queue(p_queue_id);
     INSERT INTO dialoq.dropped_work_queue (queue_id) VALUES (p_queue_id) ON CONFLICT DO NOTHING;

@@ -120,7 +120,11 @@ impl<W: AsyncWrite + Unpin> Complaint<W> {
     }
 
     fn text(&self) -> String {
-        match String::from_utf8_lossy(&self.kept).trim() {
+        // The end may begin within a character.
+        let is_within = |byte: &&u8| (0x80..0xC0).contains(*byte);
+        let cut =
+            if self.kept.len() < KEPT_ERRORS { 0 } else { self.kept.iter().take(3).take_while(is_within).count() };
+        match String::from_utf8_lossy(&self.kept[cut..]).trim() {
             "" => String::new(),
             text => format!(": {text}"),
         }
@@ -449,5 +453,17 @@ mod tests {
         assert_eq!(bytes, BYTES, "nothing is left out");
         assert!(writes <= BYTES / 4096, "{writes} writes");
         assert_eq!(complaint.kept, &text[BYTES - KEPT_ERRORS..], "its end");
+    }
+
+    /// The reason of a failure began with a character that the program had not written.
+    #[tokio::test]
+    async fn the_end_of_what_a_program_wrote_begins_with_a_whole_character() {
+        let _limit = crate::testing::limit();
+        for after in ["", "a", "ab"] {
+            let text = "\u{20AC}".repeat(KEPT_ERRORS) + after;
+            let mut complaint = Complaint::new(Counted::default());
+            complaint.add_all(text.as_bytes()).await.unwrap();
+            assert_eq!(complaint.text().chars().nth(2), Some('\u{20AC}'), "{after}");
+        }
     }
 }

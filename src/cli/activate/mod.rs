@@ -181,7 +181,7 @@ impl Activate {
         }
         broker.close().await?;
         let done = report.stopped();
-        stopped.unwrap_or(Err(Failure::Interrupted(done)))
+        stopped.unwrap_or_else(|| Err(interrupt.after_the_work(done)))
     }
 
     fn program(&self) -> Program {

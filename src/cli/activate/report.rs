@@ -1,7 +1,7 @@
 //! What `dialoq activate` says while it runs: notes, a live line in a terminal, counts in a log; or events as JSON.
 
 use crate::cli::failure::Failure;
-use crate::cli::output::{Output, printable, printable_name};
+use crate::cli::output::{Output, counted, printable, printable_name};
 use dialoq::activation::ReaderEvent;
 use dialoq::internals::shell_word;
 use indicatif::ProgressBar;
@@ -188,8 +188,4 @@ impl<'a> Report<'a> {
             }
         }
     }
-}
-
-fn counted(number: u64, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }

@@ -1,7 +1,7 @@
 //! The status as tables.
 
 use super::Sides;
-use crate::cli::output::{fitting, folded, is_coloured, printable, printable_name, shortened, span, table};
+use crate::cli::output::{counted, fitting, folded, is_coloured, printable, printable_name, shortened, span, table};
 use comfy_table::{Cell, Color};
 use dialoq::internals::shell_word;
 use dialoq::status::{
@@ -61,10 +61,10 @@ fn queues(queues: &[QueueStatus]) -> String {
         text.push_str(&processes(queue));
     }
     for queue in queues.iter().filter(|queue| queue.dead_letters > 0) {
-        let (number, plural) = (queue.dead_letters, if queue.dead_letters == 1 { "" } else { "s" });
+        let letters = counted(queue.dead_letters, "dead letter");
         let name = printable_name(&queue.name);
         text.push_str(&format!(
-            "\n{name} has {number} dead letter{plural}: dialoq dead list --queue {}",
+            "\n{name} has {letters}: dialoq dead list --queue {}",
             printable_name(&shell_word(&queue.name))
         ));
     }
@@ -79,10 +79,7 @@ fn processes(queue: &QueueStatus) -> String {
     let process = |monitor: &MonitorStatus| {
         let host =
             monitor.host_name.as_deref().map_or_else(String::new, |host| format!(" on {}", printable_name(host)));
-        let readers = match monitor.readers_running {
-            1 => "1 reader".to_owned(),
-            readers => format!("{readers} readers"),
-        };
+        let readers = counted(monitor.readers_running, "reader");
         format!("process {}{host} ({}, {readers})", monitor.process_id, printable_name(&monitor.state))
     };
     let processes: Vec<String> = queue.monitors.iter().map(process).collect();

@@ -1,10 +1,11 @@
 //! `dialoq work redrive`, `cancel`, `pause` and `resume`
 
-use super::{Filter, number_of};
+use super::Filter;
+
 use crate::cli::confirm::confirm;
 use crate::cli::failure::Failure;
 use crate::cli::globals::Globals;
-use crate::cli::output::{Output, printable};
+use crate::cli::output::{Output, counted, printable};
 use clap::Args;
 use dialoq::Broker;
 use dialoq::internals::jobs_to_change;
@@ -104,9 +105,9 @@ async fn each(
     if !is_confirmed {
         match output.json {
             true => output.json(&json!({ "would": verb, "jobs": found }))?,
-            false => output.text(&format!("would {verb} {}", number_of(found as u64)))?,
+            false => output.text(&format!("would {verb} {}", counted(found, "job")))?,
         }
-        confirm(false, &format!("{verb} {}?", number_of(found as u64)), output).await?;
+        confirm(false, &format!("{verb} {}?", counted(found, "job")), output).await?;
     }
     let jobs = match change {
         Change::Redrive => broker.redrive_found_jobs(filter, &jobs).await?,
@@ -114,7 +115,7 @@ async fn each(
     };
     match output.json {
         true => output.json(&json!({ done: jobs })),
-        false => output.text(&format!("{done} {}", number_of(jobs))),
+        false => output.text(&format!("{done} {}", counted(jobs, "job"))),
     }
 }
 

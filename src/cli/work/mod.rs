@@ -134,10 +134,6 @@ impl Filter {
     }
 }
 
-fn number_of(jobs: u64) -> String {
-    if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
-}
-
 /// Why a paused work queue gives no job.
 fn paused(queue: &str) -> String {
     let (name, word) = (printable_name(queue), shell_word(queue));

@@ -1,11 +1,10 @@
 //! `dialoq work push`
 
-use super::number_of;
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, parse_span};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::lines::read_lines;
-use crate::cli::output::{Output, printable};
+use crate::cli::output::{Output, counted, printable};
 use clap::Args;
 use dialoq::internals::ErrorConstructors;
 use dialoq::work::{PushJob, Pushed};
@@ -83,7 +82,7 @@ impl Push {
             let first = tokio::select! {
                 biased;
                 () = interrupt.requested() => {
-                    return Err(Failure::Interrupted(format!("interrupted; pushed {}", number_of(jobs))));
+                    return Err(Failure::Interrupted(format!("interrupted; pushed {}", counted(jobs, "job"))));
                 }
                 line = lines.recv() => line,
             };

@@ -3,7 +3,7 @@
 use crate::cli::failure::{Failure, without_path};
 use crate::cli::globals::{Globals, parse_span};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::output::{Output, printable_name};
+use crate::cli::output::{Output, counted, printable_name};
 use clap::Args;
 use dialoq::Broker;
 use dialoq::activation::Program;
@@ -12,6 +12,7 @@ use dialoq::work::{Context, WorkQueue};
 use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -57,6 +58,22 @@ pub(super) struct Run {
     args: Vec<OsString>,
 }
 
+/// Counts as one program at work until it is dropped.
+struct AtWork(Arc<AtomicUsize>);
+
+impl AtWork {
+    fn begin(programs: Arc<AtomicUsize>) -> Self {
+        programs.fetch_add(1, SeqCst);
+        Self(programs)
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
 impl Run {
     pub(super) async fn run(
         &self,
@@ -76,8 +93,10 @@ impl Run {
         let program = Arc::new((self.exec.clone(), self.args.clone(), self.timeout));
         let is_json = output.json;
         let (stop, stopping) = watch::channel(false);
+        let at_work = Arc::new(AtomicUsize::new(0));
+        let programs = at_work.clone();
         let worker = broker.worker(queue, move |context, body| {
-            let (program, mut stopping) = (program.clone(), stopping.clone());
+            let (program, mut stopping, programs) = (program.clone(), stopping.clone(), programs.clone());
             async move {
                 let (exec, args, timeout) = &*program;
                 // A start that fails says nothing of the job.
@@ -95,6 +114,7 @@ impl Run {
                         }
                     }
                 };
+                let _at_work = AtWork::begin(programs);
                 let running = started.run(body);
                 let answer = match timeout {
                     None => running.await,
@@ -127,7 +147,7 @@ impl Run {
             error = broker.failed() => Some(error),
             () = self.say_when_it_is_dropped(&broker, output) => None,
         };
-        if !output.json {
+        if !output.json && at_work.load(SeqCst) > 0 {
             output.note("waiting for the programs that run; ctrl-C again kills them");
         }
         let _ = stop.send(true);
@@ -139,11 +159,17 @@ impl Run {
         if let Some(error) = failed {
             return Err(error.into());
         }
-        let done = done.map_or_else(
-            || "their jobs are given back when their leases are over".to_owned(),
-            |done| format!("completed {}, failed {}, lost {}", done.completed, done.failed, done.lost),
-        );
-        Err(Failure::Interrupted(format!("interrupted; {done}")))
+        Err(match done {
+            None => Failure::Interrupted(
+                "stopped at once: the jobs in hand are given back when their leases are over".into(),
+            ),
+            Some(done) => interrupt.after_the_work(format!(
+                "stopped: {} completed, {} failed, {} lost",
+                counted(done.completed, "job"),
+                done.failed,
+                done.lost
+            )),
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use super::state::{Due, Work, WorkQueueState};
 use super::unique::UniqueName;
 use crate::core::restore::Restore;
 use crate::core::state::Core;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{WorkNumber, WorkSettings};
 use crate::protocol::work::{AfterFailure, JobState};
 use crate::time::Timestamp;
@@ -129,7 +129,9 @@ impl Core {
     pub(in crate::core) fn check_jobs_are_free(&self, queue_id: i32) -> Result<()> {
         let held = self.work.jobs.iter().find(|(_, job)| job.queue_id == queue_id && job.session != 0);
         let (Some((_, job)), Some(queue)) = (held, self.catalog.work_queues.get(&queue_id)) else { return Ok(()) };
-        Err(Error::in_use("work queue", &queue.name, format_args!("a transaction that holds job {}", job.id)))
+        let (name, id) = (&queue.name, job.id);
+        let text = format!("work queue '{name}' cannot be dropped: a transaction holds job {id}; wait for its end");
+        Err(Error::new(Code::OBJECT_IN_USE, text))
     }
 
     /// A work queue was dropped: its jobs and its history go.

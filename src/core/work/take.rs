@@ -214,8 +214,8 @@ fn check_take(take: &Take, queue: &WorkQueue) -> Result<()> {
     if let TakeFrom::Levels { lowest, highest } = take.from
         && !(1 <= lowest && lowest <= highest && highest <= 10)
     {
-        let given = format!("{lowest} to {highest}");
-        return Err(Error::out_of_range("the levels to take from", given, "1 to 10, the lowest first"));
+        let text = format!("the levels to take from are {lowest} to {highest}; they must be 1 to 10, the lowest first");
+        return Err(Error::new(Code::OUT_OF_RANGE, text));
     }
     if take.from != TakeFrom::Any && queue.settings.order != WorkOrder::Priority {
         return Err(Error::new(
