@@ -99,6 +99,20 @@ fn a_rule_has_the_same_file_name_in_the_core_and_in_sql() {
 }
 
 #[test]
+fn the_page_of_the_sql_has_every_folder() {
+    let page = std::fs::read_to_string(root().join("sql/README.md")).unwrap();
+    let rows: BTreeSet<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let named = |folder: &str| rows.iter().any(|row| row.contains(&format!("`{folder}/")));
+    for dialect in ["sqlite", "postgres", "mssql"] {
+        for folder in std::fs::read_dir(root().join("sql").join(dialect)).unwrap() {
+            let folder = folder.unwrap();
+            let name = folder.file_name().into_string().unwrap();
+            assert!(!folder.path().is_dir() || named(&name), "sql/README.md has no row of sql/{dialect}/{name}");
+        }
+    }
+}
+
+#[test]
 fn the_two_databases_have_the_same_files_of_rules_and_verbs() {
     for folder in ["rules", "verbs"] {
         // Batches of jobs and of dialogs (Dialect::has_job_batches, has_dialog_batches) and later notes (Dialect::notes_later) are for
