@@ -1,4 +1,4 @@
-//! Activation: readers that are launched when there is work and leave when there is none (reference chapter 5).
+//! Activation: readers that are launched when there is work and leave when there is none.
 //!
 //! [`Broker::activate`] gives a queue readers with [`Handlers`] by message type, [`Broker::activate_with`] readers that
 //! run any receive loop; a [`Program`] hands messages to an external program.

@@ -50,7 +50,7 @@ impl Core {
             }
             Consequence::NewBroker => &|_| true,
             Consequence::WorkQueueDropped { .. } => return None,
-            // These add rows only, or nothing: arrivals need no lock (L4).
+            // These add rows only, or nothing: arrivals need no lock.
             _ => return None,
         };
         self.groups

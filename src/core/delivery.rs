@@ -41,12 +41,12 @@ enum Route {
     /// To this service, where its first message makes the target endpoint.
     Service(i32),
     /// Nowhere: the peer has ended and takes no more messages.
-    Deaf,
+    PeerEnded,
     /// Nowhere: the peer vanished without a message.
-    Gone,
+    PeerMissing,
     /// Nowhere yet.
     Delayed(Delay),
-    /// Nowhere: the sender gets an Error, the message is held until it ENDs (C19).
+    /// Nowhere: the sender gets an Error, the message is held until it ENDs.
     Refused(i32),
 }
 
@@ -73,12 +73,12 @@ impl Core {
                 let description = self.refusal(from, code);
                 self.raise_error(from, code, &description, now, effects);
             }
-            Route::Gone => {
+            Route::PeerMissing => {
                 let description = "the other endpoint of the conversation is gone".to_owned();
                 self.raise_error(from, -8462, &description, now, effects);
             }
             // A dropped message leaves no row with its sequence number, so the endpoint's counter is written.
-            Route::Deaf => self.mark_dirty(from),
+            Route::PeerEnded => self.mark_dirty(from),
             Route::Peer(_) | Route::Service(_) => {
                 let Some(ruling) = self.judge(route, &message, effects) else {
                     self.enqueue_outgoing(from, message, Delay::Unchecked, now, effects);
@@ -98,7 +98,7 @@ impl Core {
         if endpoint.peer != NONE {
             let peer = &self.endpoints[endpoint.peer];
             if peer.state.is_ended() {
-                return Route::Deaf;
+                return Route::PeerEnded;
             }
             // The system's own conversations have no queue that could be turned off.
             if peer.is_system {
@@ -110,7 +110,7 @@ impl Core {
             };
         }
         if endpoint.is_peer_known || !endpoint.is_initiator {
-            return Route::Gone;
+            return Route::PeerMissing;
         }
         let instance = endpoint.rare_fields.as_ref().and_then(|rare_fields| rare_fields.far_broker_instance.as_deref());
         let ours = self.catalog.settings.broker_guid.to_string();
@@ -118,7 +118,7 @@ impl Core {
             return Route::Delayed(Delay::NoRoute);
         }
         let Some(service_id) = self.lookup.service(self.names.name(endpoint.far_service)) else {
-            // Only a target with this broker's own identity certainly exists nowhere else (C12).
+            // Only a target with this broker's own identity certainly exists nowhere else.
             return if instance.is_some() { Route::Refused(-8490) } else { Route::Delayed(Delay::NoService) };
         };
         let Some(service) = self.catalog.services.get(&service_id) else { return Route::Delayed(Delay::NoService) };
@@ -146,7 +146,7 @@ impl Core {
         }
     }
 
-    /// The target endpoint of a conversation, made when its first message arrives (C9).
+    /// The target endpoint of a conversation, made when its first message arrives.
     fn make_target(&mut self, from: u32, service_id: i32, now: Timestamp) -> u32 {
         let queue_id = self.catalog.services.get(&service_id).map_or(0, |service| service.queue_id);
         let initiator = &self.endpoints[from];
@@ -409,7 +409,7 @@ impl Core {
         effects.changes.push(Change::InsertTransmission(Box::new(row)));
     }
 
-    /// The endpoint may not send any more: its waiting rows stay until END, with another reason (rule 16).
+    /// The endpoint may not send any more: its waiting rows stay until END, with another reason.
     pub(super) fn hold_outbox(&mut self, place: u32, delay: Delay, effects: &mut Effects) {
         let Some(rare_fields) = &mut self.endpoints[place].rare_fields else { return };
         if rare_fields.delay.replace(delay) == Some(delay) {
@@ -445,7 +445,7 @@ impl Core {
             }
             match self.route(place) {
                 Route::Delayed(delay) => delayed.push((place, delay)),
-                Route::Gone if is_restart => {}
+                Route::PeerMissing if is_restart => {}
                 _ => self.name_first(place, effects),
             }
         }
@@ -483,11 +483,11 @@ impl Core {
                 self.write_touched(effects);
                 return;
             }
-            Route::Gone => {
+            Route::PeerMissing => {
                 self.take_outgoing(from, transmission_id, effects);
                 self.raise_error(from, -8462, "the other endpoint of the conversation is gone", now, effects);
             }
-            Route::Deaf => self.take_outgoing(from, transmission_id, effects),
+            Route::PeerEnded => self.take_outgoing(from, transmission_id, effects),
             Route::Peer(_) | Route::Service(_) => {
                 let Some(ruling) = self.judge(route, &message, effects) else {
                     effects.unchecked.push(transmission_id);

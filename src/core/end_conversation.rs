@@ -69,7 +69,7 @@ impl Core {
             }
             (_, ConversationState::Error) => {
                 self.drop_outbox(place, effects);
-                // The other side waits for a message only if the error was this side's alone (rule 18).
+                // The other side waits for a message only if the error was this side's alone.
                 let peer = self.endpoints[place].peer;
                 if self.endpoints.get(peer).is_some_and(|peer| peer.state.may_send()) {
                     self.raise_error(peer, -8462, "the other endpoint of the conversation has ended", now, effects);

@@ -274,8 +274,7 @@ impl Core {
         self.count_arrival(place, order, effects);
     }
 
-    /// This side has ended and has no row left to send: an initiator is erased, a target stays CLOSED for a while
-    /// (rules 10, 13, 24 to 26).
+    /// This side has ended and has no row left to send: an initiator is erased, a target stays CLOSED for a while.
     pub(super) fn finish(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
         let endpoint = &self.endpoints[place];
         if endpoint.is_initiator {

@@ -103,7 +103,7 @@ impl Core {
         Savepoint(session.log.len())
     }
 
-    /// Undoes all verbs after the savepoint; the locks stay (L5).
+    /// Undoes all verbs after the savepoint; the locks stay.
     pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint, effects: &mut Effects) {
         let cut = session.cut(savepoint);
         self.mark_undone(session, &cut);

@@ -1,5 +1,4 @@
-//! The end of a conversation whose LIFETIME has run out, and of a closed endpoint after its retention (rules
-//! 22 to 26).
+//! The end of a conversation whose LIFETIME has run out, and of a closed endpoint after its retention.
 
 use super::effects::Effects;
 use super::endpoint::Endpoint;
@@ -11,7 +10,7 @@ impl Core {
     /// The time at which an endpoint ends by itself, in microseconds.
     pub(super) fn end_of_life(&self, endpoint: &Endpoint) -> i64 {
         match endpoint.state {
-            // Rules 25 and 26: an unset security timestamp keeps the endpoint for its whole LIFETIME.
+            // An unset security timestamp keeps the endpoint for its whole LIFETIME.
             ConversationState::Closed => {
                 endpoint.security_timestamp().unwrap_or_else(|| endpoint.lifetime.after(self.limits.closed_retention)).0
             }
@@ -28,7 +27,7 @@ impl Core {
             | ConversationState::DisconnectedInbound => {
                 self.raise_error(place, -8489, "the conversation has reached its LIFETIME", now, effects);
             }
-            // No message is sent: this side has ended, and its unsent messages are dropped (rule 23).
+            // No message is sent: this side has ended, and its unsent messages are dropped.
             ConversationState::DisconnectedOutbound | ConversationState::Closed => self.erase(place, effects),
             ConversationState::Error | ConversationState::StartedInbound => self.set_due(place, 0),
         }

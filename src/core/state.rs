@@ -27,10 +27,10 @@ use uuid::Uuid;
 pub struct Limits {
     /// The largest message body, in bytes. Default 64 MiB.
     pub max_body_bytes: usize,
-    /// How long a closed target endpoint is kept after its security timestamp was set. Default 30 minutes (rule 25).
+    /// How long a closed target endpoint is kept after its security timestamp was set. Default 30 minutes.
     pub closed_retention: Duration,
     /// How long a closed target endpoint is kept if its initiator never got a message of it. `None`, the default, is until
-    /// the conversation's LIFETIME, as Service Broker leaks it (rule 26).
+    /// the conversation's LIFETIME, as Service Broker leaks it.
     pub unconfirmed_retention: Option<Duration>,
 }
 

@@ -39,7 +39,7 @@ pub const FIRST_USER_ID: i32 = 65536;
 /// The namespace of an Error body.
 pub const ERROR_NAMESPACE: &str = "http://schemas.microsoft.com/SQL/ServiceBroker/Error";
 
-/// The body of an Error message: UTF-16LE with a byte-order mark (C4).
+/// The body of an Error message: UTF-16LE with a byte-order mark.
 pub fn error_body(code: i32, description: &str) -> Vec<u8> {
     let mut escaped = String::with_capacity(description.len());
     for character in description.chars() {

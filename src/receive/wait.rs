@@ -336,7 +336,7 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
     }
 }
 
-/// A session waiting on some queues. However it ends, it passes on the signals it may have swallowed.
+/// A session waiting on some queues. However it ends, it wakes another receiver for each signal it may have used.
 struct Waiting {
     places: Vec<Place>,
     guarded: Vec<Arc<QueueActivity>>,
@@ -381,7 +381,7 @@ impl Waiting {
     fn register(&self) -> Vec<Pin<Box<OwnedNotified>>> {
         let enabled = |place: &Place| {
             let mut signal = Box::pin(place.activity.register(place.choosy));
-            // Before it is enabled, a signal meant for one of several sleepers could be folded into another's.
+            // Before it is enabled, a signal meant for one of several sleepers could be lost in another's.
             signal.as_mut().enable();
             signal
         };

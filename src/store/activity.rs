@@ -128,7 +128,7 @@ impl ActivityBoard {
     }
 
     /// The store: whether it tells when another process frees the place of a reader (`place_freed`). It does unless this says otherwise.
-    pub(crate) fn tell_of_places(&self, tells: bool) {
+    pub(crate) fn announce_places(&self, tells: bool) {
         self.hides_free_places.store(!tells, SeqCst);
     }
 

@@ -17,13 +17,13 @@ CREATE PROCEDURE dialoq.tick_jobs
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @said nvarchar(max), @is_done bit = 0, @restarts int = 0, @job_id bigint, @past datetime2(6), @past_id bigint;
+    DECLARE @new_notices nvarchar(max), @is_done bit = 0, @restarts int = 0, @job_id bigint, @past datetime2(6), @past_id bigint;
     DECLARE @due datetime2(6), @is_locked bit, @has_turn bit, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':tick_jobs');
     DECLARE @error_number int, @error_message nvarchar(4000), @bad_job bigint, @is_more bit = 0, @at datetime2(6), @part int = 0;
     DECLARE @process uniqueidentifier, @holder uniqueidentifier, @token bigint, @is_passing bit, @is_buried bit;
     -- The jobs that this call passes over, and the last one of them. Before that one the next round ends, so that what it has done is
     -- committed before something else fails.
-    DECLARE @passed nvarchar(max) = N' ', @failed bigint = -1, @is_cut bit, @kept int = 0, @kept_said nvarchar(max), @failures int;
+    DECLARE @passed nvarchar(max) = N' ', @failed bigint = -1, @is_cut bit, @kept int = 0, @kept_notices nvarchar(max), @failures int;
     -- As in tick.
     DECLARE @least int = (@top + 3) / 4, @limit int;
     SET @due_at = NULL;
@@ -32,7 +32,7 @@ BEGIN
         SET LOCK_TIMEOUT 1000;
         SET @bad_job = NULL;
         SET @did = @kept;
-        SET @said = @kept_said;
+        SET @new_notices = @kept_notices;
         SET @past = '0001-01-01';
         SET @past_id = -1;
         SET @is_cut = 0;
@@ -53,13 +53,13 @@ BEGIN
             IF @job_id = @failed SET @is_cut = 1;
             IF @is_cut = 1 OR CHARINDEX(CONCAT(N' ', @job_id, N' '), @passed) > 0 CONTINUE;
             SET @bad_job = @job_id;
-            EXEC dialoq.run_due_job @job_id, @now, @is_locked OUTPUT, @said OUTPUT, @failure OUTPUT;
+            EXEC dialoq.run_due_job @job_id, @now, @is_locked OUTPUT, @new_notices OUTPUT, @failure OUTPUT;
             SET @bad_job = NULL;
             IF @is_locked = 1 SET @did = @did + 1;
             IF @is_locked IS NULL SET @failures = @failures + 1;
             -- The next ones may need the same lock, for which one wait is enough.
             IF @is_locked IS NULL SET LOCK_TIMEOUT 0;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.distinct_notices(@said);
+            IF LEN(@new_notices) > 1000 SET @new_notices = N' ' + dialoq.distinct_notices(@new_notices);
         END
         SET LOCK_TIMEOUT 1000;
         SET @process = NULL;
@@ -73,16 +73,16 @@ BEGIN
             IF @job_id = @failed SET @is_cut = 1;
             IF @is_cut = 1 OR CHARINDEX(CONCAT(N' ', @job_id, N' '), @passed) > 0 CONTINUE;
             SET @bad_job = @job_id;
-            EXEC dialoq.fail_job_of_dead_process @job_id, @process, @token, @now, @is_locked OUTPUT, @said OUTPUT, @failure OUTPUT;
+            EXEC dialoq.fail_job_of_dead_process @job_id, @process, @token, @now, @is_locked OUTPUT, @new_notices OUTPUT, @failure OUTPUT;
             SET @bad_job = NULL;
             IF @is_locked = 1 SET @did = @did + 1;
             IF @is_locked IS NULL SET @failures = @failures + 1;
             IF @is_locked IS NULL SET LOCK_TIMEOUT 0;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.distinct_notices(@said);
+            IF LEN(@new_notices) > 1000 SET @new_notices = N' ' + dialoq.distinct_notices(@new_notices);
         END
         COMMIT TRANSACTION;
         SET @kept = @did;
-        SET @kept_said = @said;
+        SET @kept_notices = @new_notices;
         SET @failed = -1;
         -- Each round keeps a part for each kind, and there may be a hundred.
         IF @is_cut = 0 OR @did >= 2 * @top SET @is_done = 1;
@@ -114,22 +114,22 @@ BEGIN
         IF @is_buried = 0 SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
     END CATCH
     SET @did = @kept;
-    SET @notices = CONCAT(@notices, @kept_said);
+    SET @notices = CONCAT(@notices, @kept_notices);
     SET LOCK_TIMEOUT 1000;
     -- In a transaction each, because old history that goes makes room for the rest.
     WHILE @has_turn = 1 AND @part < 4
     BEGIN TRY
         SET @part = @part + 1;
-        SET @said = NULL;
+        SET @new_notices = NULL;
         BEGIN TRANSACTION;
         -- Two sessions that cut a history for the first time would both insert its row of job_history_cut.
         EXEC dialoq.try_lock @resource, N'Exclusive', @has_turn OUTPUT;
-        IF @has_turn = 1 AND @part = 1 EXEC dialoq.wake_rates @now, @top, @said OUTPUT;
+        IF @has_turn = 1 AND @part = 1 EXEC dialoq.wake_rates @now, @top, @new_notices OUTPUT;
         IF @has_turn = 1 AND @part = 2 EXEC dialoq.forget_unique_jobs @now, 500;
         IF @has_turn = 1 AND @part = 3 EXEC dialoq.clear_dropped_work_queues;
         IF @has_turn = 1 AND @part = 4 EXEC dialoq.cut_job_history @now, 2000, @is_more OUTPUT;
         COMMIT TRANSACTION;
-        SET @notices = CONCAT(@notices, @said);
+        SET @notices = CONCAT(@notices, @new_notices);
     END TRY
     BEGIN CATCH
         SET @failure = CONCAT(N'error ', ERROR_NUMBER(), N': ', LEFT(ERROR_MESSAGE(), 2000));

@@ -122,7 +122,7 @@ impl Maintenance {
 
 impl Database {
     /// Runs due work until the store closes.
-    pub(super) async fn keep_up(self: Arc<Self>) {
+    pub(super) async fn maintain(self: Arc<Self>) {
         let mut moves = self.clock.moves();
         // A task of its own, which ends with this one: its connection may hang, and what falls due does not wait for it.
         let mut keeping = JoinSet::new();

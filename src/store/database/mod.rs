@@ -157,7 +157,7 @@ impl DatabaseStore {
             Some(_) => options.clock,
             None => Clock::remote(options.clock.now()),
         };
-        let kinds = batcher::ActiveBatchers::default();
+        let active = batcher::ActiveBatchers::default();
         let note_after = options.note_after.min(LATEST_NOTE);
         let database = Arc::new(Database {
             ids: Mutex::new(ids),
@@ -169,15 +169,15 @@ impl DatabaseStore {
             watch: queue_poll::PollTrigger::default(),
             uncommitted: Arc::default(),
             notes: attempts::Notes::new(options.careful_receives, note_after),
-            desks: claim_batches::ClaimDesks::new(&kinds),
+            desks: claim_batches::ClaimDesks::new(&active),
             claim_ages: claim_ages::ClaimAges::new(note_after),
             beyond_pool: tx::ConnectionsBeyondPool::default(),
             outbox: publish::Outbox::default(),
-            sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
-            begins: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
-            ends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
-            receives: receive_batches::Receives::new(kinds.clone(), options.gathering.clone()),
-            jobs: job_batches::JobBatches::new(kinds, options.gathering),
+            sends: batcher::Batcher::new(active.clone()).gathering(options.gathering.clone()),
+            begins: batcher::Batcher::new(active.clone()).gathering(options.gathering.clone()),
+            ends: batcher::Batcher::new(active.clone()).gathering(options.gathering.clone()),
+            receives: receive_batches::Receives::new(active.clone(), options.gathering.clone()),
+            jobs: job_batches::JobBatches::new(active, options.gathering),
             maintenance: maintenance::Maintenance::new(clock.clone()),
             control: control_connection::ControlConnection::new(driver.clone()),
             maintenance_control: control_connection::ControlConnection::new(driver.clone()),
@@ -213,8 +213,8 @@ impl DatabaseStore {
             tokio::spawn(database.clone().run_notes()),
             tokio::spawn(database.clone().run_claim_ages()),
             tokio::spawn(database.clone().publish_monitors()),
-            tokio::spawn(database.clone().tell_of_lost_answers()),
-            tokio::spawn(database.clone().keep_up()),
+            tokio::spawn(database.clone().announce_lost_answers()),
+            tokio::spawn(database.clone().maintain()),
         ];
         let listening = listener.map(|listener| tokio::spawn(database.clone().listen_to_peers(listener)));
         // Timers may have fallen due while no process ran.

@@ -408,7 +408,7 @@ impl State {
                     }
                     let before = self.parked.waiting_for(group);
                     self.order_unit(unit, sender, now);
-                    // Parked is_parked_again at the end: the group has another holder now, so the waiter goes back to the front.
+                    // The unit was parked again, at the end of the line: the group has another holder now, so it goes back to the front.
                     let is_parked_again = self.parked.waiting_for(group) > before;
                     if is_parked_again {
                         self.parked.last_becomes_first(group);

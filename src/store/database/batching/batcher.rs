@@ -92,17 +92,17 @@ pub(in crate::store::database) struct Batcher<I> {
     waits: Notify,
 }
 
-/// What becomes of an item that comes.
+/// What becomes of an item that was added.
 #[derive(Debug, PartialEq)]
-pub(in crate::store::database) enum Coming<I> {
+pub(in crate::store::database) enum Admission<I> {
     /// It is kept until a later batch.
-    Waits,
+    Kept,
     /// These leave at once.
-    Leaves(Vec<I>),
-    /// The item of a caller alone, which leaves at once beside the batches; [`Batcher::lone_is_back`] is called when it is done.
-    LeavesAlone(I),
+    Batch(Vec<I>),
+    /// The item of a caller alone, which leaves at once beside the batches; [`Batcher::lone_item_done`] is called when it is done.
+    Alone(I),
     /// A batch has a place, and is to be gathered now.
-    Gathers,
+    Gather,
 }
 
 /// A batch that hangs and has given its place away.
@@ -132,7 +132,7 @@ struct Gathered<I> {
     /// The kind of the last batch.
     last_kind: usize,
     /// The items that waited when the last batch was done.
-    others: usize,
+    waiting_at_answer: usize,
     /// Batches that hang and have given their places away.
     hanging: usize,
 }
@@ -195,7 +195,7 @@ impl<I: Item> Batcher<I> {
                 is_gathering: false,
                 has_lone: false,
                 last_kind: 0,
-                others: 0,
+                waiting_at_answer: 0,
                 hanging: 0,
             }),
             active,
@@ -235,9 +235,9 @@ impl<I: Item> Batcher<I> {
         self
     }
 
-    /// Adds an item; returns the batch that leaves at once, with it or without. Then [`Batcher::next`] must be called when it is done. If it is
-    /// empty, the item is kept until a later `next`.
-    pub(in crate::store::database) fn come(&self, item: I) -> Vec<I> {
+    /// Adds an item; returns the batch that leaves at once, with it or without. Then [`Batcher::next_batch`] must be called when it is done. If it is
+    /// empty, the item is kept until a later `next_batch`.
+    pub(in crate::store::database) fn add(&self, item: I) -> Vec<I> {
         let mut gathered = self.gathered();
         gathered.items.push_back(item);
         if self.gathering.wanted() == 0 && !self.has_place(&gathered) {
@@ -270,18 +270,18 @@ impl<I: Item> Batcher<I> {
         batch
     }
 
-    /// As [`Batcher::come`], but no item leaves alone if others come at the same moment: callers of one batch come back
+    /// As [`Batcher::add`], but no item leaves alone if others come at the same moment: callers of one batch come back
     /// together, and one that left before the others would keep them waiting for a sync of the server.
-    pub(in crate::store::database) fn join(&self, item: I) -> Coming<I> {
+    pub(in crate::store::database) fn add_and_gather(&self, item: I) -> Admission<I> {
         if self.gathering.wanted() > 0 {
-            let batch = self.come(item);
-            return if batch.is_empty() { Coming::Waits } else { Coming::Leaves(batch) };
+            let batch = self.add(item);
+            return if batch.is_empty() { Admission::Kept } else { Admission::Batch(batch) };
         }
         let mut gathered = self.gathered();
         gathered.items.push_back(item);
         if gathered.is_gathering || !self.has_place(&gathered) {
             self.waits.notify_waiters();
-            return Coming::Waits;
+            return Admission::Kept;
         }
         // A caller alone: to gather costs it 16 rounds of the runtime, some 30 us of the 300 of a call. If others come, they gather.
         // While other verbs are under way, the caller is not alone.
@@ -289,14 +289,14 @@ impl<I: Item> Batcher<I> {
         if is_alone && gathered.last_size == 1 && gathered.items.len() == 1 {
             gathered.has_lone = true;
             gathered.last_departure = Instant::now();
-            return gathered.items.pop_front().map_or(Coming::Waits, Coming::LeavesAlone);
+            return gathered.items.pop_front().map_or(Admission::Kept, Admission::Alone);
         }
         gathered.is_gathering = true;
         self.note_departure(&mut gathered, 0);
-        Coming::Gathers
+        Admission::Gather
     }
 
-    /// The batch for which [`Coming::Gathers`] has taken the place; as [`Batcher::next`].
+    /// The batch for which [`Admission::Gather`] has taken the place; as [`Batcher::next_batch`].
     pub(in crate::store::database) async fn gather(&self) -> Vec<I> {
         for _ in 0..MOST_YIELDS {
             tokio::task::yield_now().await;
@@ -332,8 +332,8 @@ impl<I: Item> Batcher<I> {
     /// Callers that just got an answer get time to send the next item, until this batch has its even share of all known items.
     /// A caller that misses a batch waits for the whole next one, and a batch costs as much as nearly twenty of its
     /// items. Of 64 callers 28 go together with this, 24 without, and throughput is a tenth higher.
-    pub(in crate::store::database) async fn next(&self, back: usize) -> Vec<I> {
-        let others = std::mem::take(&mut self.gathered().others);
+    pub(in crate::store::database) async fn next_batch(&self, back: usize) -> Vec<I> {
+        let others = std::mem::take(&mut self.gathered().waiting_at_answer);
         // For a caller alone nothing is to be gathered. In a runtime with nothing else to do each yield wakes another thread in vain:
         // without them a lone RECEIVE in a transaction is a fifth faster.
         let yields = if self.gathered().items_under_way + others > 1 { MOST_YIELDS } else { 0 };
@@ -352,7 +352,7 @@ impl<I: Item> Batcher<I> {
     /// then no other item comes that would find the batch slow. A batch that takes as long as `hangs_after` gives its place to them, unless too
     /// many have. Two that hung, on connections that were cut in silence, kept every later item waiting, and one did where one goes at a time.
     ///
-    /// Gives whether the batch still has its place, so that [`Batcher::next`] is to be called.
+    /// Gives whether the batch still has its place, so that [`Batcher::next_batch`] is to be called.
     pub(in crate::store::database) async fn await_batch(
         &self,
         items: usize,
@@ -383,9 +383,9 @@ impl<I: Item> Batcher<I> {
             if timeout(if self.is_one_at_a_time { left } else { left.min(SLOW) }, &mut batch).await.is_ok() {
                 return true;
             }
-            let late = if self.is_one_at_a_time { Vec::new() } else { self.late() };
-            if !late.is_empty() {
-                leave(late);
+            let overdue = if self.is_one_at_a_time { Vec::new() } else { self.overdue() };
+            if !overdue.is_empty() {
+                leave(overdue);
             }
         };
         let behind = self.take_place(items);
@@ -404,8 +404,8 @@ impl<I: Item> Batcher<I> {
         may_hang.then(|| Hanging(self))
     }
 
-    /// The items that wait, if the batches under way are slow and one more has a place; as [`Batcher::come`].
-    fn late(&self) -> Vec<I> {
+    /// The items that wait, if the batches under way are slow and one more has a place; as [`Batcher::add`].
+    fn overdue(&self) -> Vec<I> {
         let mut gathered = self.gathered();
         if gathered.items.is_empty() || gathered.is_gathering || !self.has_place(&gathered) {
             return Vec::new();
@@ -422,16 +422,16 @@ impl<I: Item> Batcher<I> {
         self.gathered().known()
     }
 
-    /// A batch is done, and its callers do not have their answers yet: [`Batcher::next`] waits for as many items as they are, beside those that
+    /// A batch is done, and its callers do not have their answers yet: [`Batcher::next_batch`] waits for as many items as they are, beside those that
     /// wait now.
-    pub(in crate::store::database) fn is_done(&self) {
+    pub(in crate::store::database) fn batch_answered(&self) {
         let mut gathered = self.gathered();
-        gathered.others = gathered.items.len();
+        gathered.waiting_at_answer = gathered.items.len();
     }
 
     /// The item of a caller alone is back. Called before the caller gets its answer, so that its next item leaves alone too. It was
     /// called after 16 rounds of the runtime, in which the next item came and gathered: 12 calls of the system in a push of 300 us.
-    pub(in crate::store::database) fn lone_is_back(&self) {
+    pub(in crate::store::database) fn lone_item_done(&self) {
         self.gathered().has_lone = false;
     }
 

@@ -297,7 +297,7 @@ impl Database {
     }
 
     fn ask_desk(self: &Arc<Self>, desk: usize, request: Request) {
-        let batch = self.desks.all[desk].batcher.come(request);
+        let batch = self.desks.all[desk].batcher.add(request);
         if !batch.is_empty() {
             self.runtime.spawn(self.clone().run_desk(desk, batch));
         }
@@ -307,7 +307,7 @@ impl Database {
         while !batch.is_empty() {
             let asked = batch.len();
             self.serve_desk(desk, batch).await;
-            batch = self.desks.all[desk].batcher.next(asked).await;
+            batch = self.desks.all[desk].batcher.next_batch(asked).await;
         }
     }
 
@@ -340,7 +340,7 @@ impl Database {
             return;
         }
         let answers = link.calls(work.calls(self, &claimed)).await;
-        desk.batcher.is_done();
+        desk.batcher.batch_answered();
         let mut is_lost = match answers {
             Ok(answers) => self.deal_out(work, answers.into_iter(), (place, session)).await,
             Err(failure) => {

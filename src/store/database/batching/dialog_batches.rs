@@ -8,7 +8,7 @@ use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::{BeginDialog, ConversationState, EndForm, Outcome, Relation, Verb};
 use crate::store::SqlRow;
 use crate::store::database::Database;
-use crate::store::database::batching::batcher::{Batcher, Coming, Item};
+use crate::store::database::batching::batcher::{Admission, Batcher, Item};
 use crate::store::database::calls::caller;
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
 use crate::store::database::calls::verbs::CallContext;
@@ -130,18 +130,18 @@ impl Database {
         let context = self.call_context(&verb).await?;
         let kind = kind_of(&verb).ok_or_else(|| damaged("a verb that goes alone is in a batch"))?;
         let (answer, answered) = oneshot::channel();
-        match self.dialogs(kind).join(Asked { verb, context, answer, _work: work }) {
-            Coming::Waits => {}
-            Coming::Leaves(batch) => self.spawn_dialogs(kind, batch),
-            Coming::LeavesAlone(asked) => {
+        match self.dialogs(kind).add_and_gather(Asked { verb, context, answer, _work: work }) {
+            Admission::Kept => {}
+            Admission::Batch(batch) => self.spawn_dialogs(kind, batch),
+            Admission::Alone(asked) => {
                 let database = self.clone();
                 self.runtime.spawn(async move {
                     let mut alone = database.spawn_dialog_alone(asked);
                     let _ = tokio::time::timeout(database.patience, &mut alone).await;
-                    database.dialogs(kind).lone_is_back();
+                    database.dialogs(kind).lone_item_done();
                 });
             }
-            Coming::Gathers => {
+            Admission::Gather => {
                 let database = self.clone();
                 self.runtime.spawn(async move {
                     let batch = database.dialogs(kind).gather().await;
@@ -173,7 +173,7 @@ impl Database {
             if !self.dialogs(kind).await_batch(asked, dialogs, HANGING, leave).await {
                 return;
             }
-            batch = self.dialogs(kind).next(asked).await;
+            batch = self.dialogs(kind).next_batch(asked).await;
         }
     }
 

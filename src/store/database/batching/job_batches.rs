@@ -10,7 +10,7 @@ use crate::protocol::definition::WorkOrder;
 use crate::protocol::work::{Due, Hold, Job, Push, Take, TakeFrom, TakenJob, WorkVerb};
 use crate::protocol::{Body, Outcome, Unit, Verb};
 use crate::store::database::Database;
-use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Coming, Item};
+use crate::store::database::batching::batcher::{ActiveBatchers, Admission, Batcher, Item};
 use crate::store::database::batching::search_start::SearchStart;
 use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
@@ -254,11 +254,11 @@ impl Database {
         let verb_batcher = self.jobs.batcher_for(key);
         let (_here, caller) = caller::present();
         let (answer, answered) = oneshot::channel();
-        match verb_batcher.batcher.join(Asked { unit, claimant, caller, answer, _work: work }) {
-            Coming::Waits => {}
-            Coming::Leaves(batch) => self.spawn_asked(&verb_batcher, batch),
-            Coming::LeavesAlone(asked) => _ = self.runtime.spawn(self.clone().run_alone(verb_batcher, asked)),
-            Coming::Gathers => {
+        match verb_batcher.batcher.add_and_gather(Asked { unit, claimant, caller, answer, _work: work }) {
+            Admission::Kept => {}
+            Admission::Batch(batch) => self.spawn_asked(&verb_batcher, batch),
+            Admission::Alone(asked) => _ = self.runtime.spawn(self.clone().run_alone(verb_batcher, asked)),
+            Admission::Gather => {
                 let database = self.clone();
                 self.runtime.spawn(async move {
                     let batch = verb_batcher.batcher.gather().await;
@@ -308,7 +308,7 @@ impl Database {
             if !verb_batcher.batcher.await_batch(asked, asks, hangs_after, leave).await {
                 return;
             }
-            batch = verb_batcher.batcher.next(asked).await;
+            batch = verb_batcher.batcher.next_batch(asked).await;
         }
     }
 
@@ -316,10 +316,10 @@ impl Database {
     async fn run_alone(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, asked: Asked) {
         if verb_batcher.searches_long(&asked) {
             self.ask_together(&verb_batcher, vec![asked]).await;
-            return verb_batcher.batcher.lone_is_back();
+            return verb_batcher.batcher.lone_item_done();
         }
         let outcomes = self.ask_alone(&asked).await;
-        verb_batcher.batcher.lone_is_back();
+        verb_batcher.batcher.lone_item_done();
         self.answer(asked, outcomes);
     }
 
@@ -359,7 +359,7 @@ impl Database {
                 return Vec::new();
             }
         };
-        verb_batcher.batcher.is_done();
+        verb_batcher.batcher.batch_answered();
         self.publish_local(&notices_in(&rows), batch.len()).await;
         if !matches!(key, BatchKey::Push(_) | BatchKey::Complete) {
             self.jobs_were_asked_for();

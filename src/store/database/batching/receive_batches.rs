@@ -232,7 +232,7 @@ impl Database {
         let queue = self.receives.queue(&folded_name, || self.board.queue(&folded_name));
         let (answer, answered) = oneshot::channel();
         let receiving = Receiving { top, answer, _work: work };
-        self.spawn_receives(&queue, queue.batcher.come(receiving));
+        self.spawn_receives(&queue, queue.batcher.add(receiving));
         let given = answered.await.unwrap_or_else(|_| Err(Error::closed()))?;
         Ok(Outcome::Received(given.take()))
     }
@@ -251,7 +251,7 @@ impl Database {
             if !queue.batcher.await_batch(asked, receives, HANGING, leave).await {
                 return;
             }
-            batch = queue.batcher.next(asked).await;
+            batch = queue.batcher.next_batch(asked).await;
         }
     }
 

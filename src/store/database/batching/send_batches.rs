@@ -70,7 +70,7 @@ impl Database {
         };
         let (answer, answered) = oneshot::channel();
         let sending = Sending { handle: handles[0], message_type, body, trace, context, answer, _work: work };
-        self.spawn_sends(self.sends.come(sending));
+        self.spawn_sends(self.sends.add(sending));
         answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 
@@ -95,7 +95,7 @@ impl Database {
             if !self.sends.await_batch(sent, sends, HANGING, |late| self.spawn_sends(late)).await {
                 return;
             }
-            batch = self.sends.next(sent).await;
+            batch = self.sends.next_batch(sent).await;
         }
     }
 

@@ -147,7 +147,7 @@ impl Database {
 
     /// Lets all processes look for what the server did and could not tell, until the store closes. A message whose SEND lost its answer
     /// waited for the poll of the next minute, and a schedule stood still as long.
-    pub(in crate::store::database) async fn tell_of_lost_answers(self: Arc<Self>) {
+    pub(in crate::store::database) async fn announce_lost_answers(self: Arc<Self>) {
         let lost = [Notice::Lost].into_iter().collect();
         loop {
             self.driver.answer_lost().await;

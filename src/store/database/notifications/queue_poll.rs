@@ -323,7 +323,7 @@ impl Database {
 
     /// Whether no notifications arrive, so that this process must ask.
     pub(in crate::store::database) fn set_polling(&self, is_polling: bool) {
-        self.board.tell_of_places(!is_polling);
+        self.board.announce_places(!is_polling);
         self.watch.set_polling(is_polling);
     }
 

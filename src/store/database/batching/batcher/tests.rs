@@ -30,7 +30,7 @@ impl Item for TestItem {
 
 impl Batcher<TestItem> {
     fn enter(&self, item: TestItem) -> Option<TestItem> {
-        self.come(item).pop()
+        self.add(item).pop()
     }
 }
 
@@ -169,14 +169,14 @@ fn a_place_that_is_free_again_waits_for_as_many_as_a_test_wants() {
     let gathering = Gathering::default();
     let batcher = Batcher::new(ActiveBatchers::default()).gathering(gathering.clone());
     gathering.wait_for(2);
-    assert_eq!(batcher.join(item(1)), Coming::Waits);
-    assert_eq!(batcher.join(item(2)), Coming::Leaves(vec![item(1), item(2)]));
+    assert_eq!(batcher.add_and_gather(item(1)), Admission::Kept);
+    assert_eq!(batcher.add_and_gather(item(2)), Admission::Batch(vec![item(1), item(2)]));
     gathering.wait_for(2);
-    assert_eq!(batcher.join(item(3)), Coming::Waits);
+    assert_eq!(batcher.add_and_gather(item(3)), Admission::Kept);
     assert!(batcher.take_place(2).is_empty(), "a second is still to come");
-    assert_eq!(batcher.join(item(4)), Coming::Leaves(vec![item(3), item(4)]));
+    assert_eq!(batcher.add_and_gather(item(4)), Admission::Batch(vec![item(3), item(4)]));
     assert!(batcher.take_place(2).is_empty());
-    assert_eq!(batcher.join(item(5)), Coming::Gathers, "no number is wanted any more");
+    assert_eq!(batcher.add_and_gather(item(5)), Admission::Gather, "no number is wanted any more");
 }
 
 #[tokio::test]
@@ -184,35 +184,35 @@ async fn slow_batches_are_joined_by_others() {
     let _limit = crate::testing::limit();
     let (slow_after, slow_together_after) = (Duration::ZERO, Duration::ZERO);
     let batcher = Batcher { slow_after, slow_together_after, ..Batcher::new(active()).waiting_for_locks() };
-    assert_eq!(batcher.join(item(1)), Coming::Gathers);
-    assert_eq!(batcher.join(item(2)), Coming::Waits, "it goes with the first");
+    assert_eq!(batcher.add_and_gather(item(1)), Admission::Gather);
+    assert_eq!(batcher.add_and_gather(item(2)), Admission::Kept, "it goes with the first");
     assert_eq!(names(&batcher.gather().await), [1, 2]);
     for name in 3..=9 {
-        assert_eq!(batcher.join(item(name)), Coming::Gathers);
+        assert_eq!(batcher.add_and_gather(item(name)), Admission::Gather);
         assert_eq!(names(&batcher.gather().await), [name]);
     }
-    assert_eq!(batcher.join(item(10)), Coming::Waits, "so many are under way");
+    assert_eq!(batcher.add_and_gather(item(10)), Admission::Kept, "so many are under way");
     assert_eq!(names(&batcher.take_place(2)), [10]);
     for _ in 0..8 {
         assert!(batcher.take_place(1).is_empty());
     }
     assert_eq!(batcher.active.load(SeqCst), 1, "every place is free");
     let quick = Batcher::new(active());
-    assert_eq!(quick.join(item(1)), Coming::Gathers);
+    assert_eq!(quick.add_and_gather(item(1)), Admission::Gather);
     assert_eq!(names(&quick.gather().await), [1]);
-    assert_eq!(quick.join(item(2)), Coming::Waits);
+    assert_eq!(quick.add_and_gather(item(2)), Admission::Kept);
 }
 
 #[tokio::test]
 async fn a_slow_batch_of_several_items_is_waited_for() {
     let _limit = crate::testing::limit();
     let batcher = Batcher { slow_after: Duration::ZERO, ..Batcher::new(active()).waiting_for_locks() };
-    assert_eq!(batcher.join(item(1)), Coming::Gathers);
+    assert_eq!(batcher.add_and_gather(item(1)), Admission::Gather);
     assert_eq!(names(&batcher.gather().await), [1]);
-    assert_eq!(batcher.join(item(2)), Coming::Gathers, "a single call may wait for a lock");
-    assert_eq!(batcher.join(item(3)), Coming::Waits, "it goes with the second");
+    assert_eq!(batcher.add_and_gather(item(2)), Admission::Gather, "a single call may wait for a lock");
+    assert_eq!(batcher.add_and_gather(item(3)), Admission::Kept, "it goes with the second");
     assert_eq!(names(&batcher.gather().await), [2, 3]);
-    assert_eq!(batcher.join(item(4)), Coming::Waits, "a third batch would only split the callers");
+    assert_eq!(batcher.add_and_gather(item(4)), Admission::Kept, "a third batch would only split the callers");
     assert!(batcher.take_place(1).is_empty(), "so does one in the place of the single call");
     assert_eq!(names(&batcher.take_place(2)), [4]);
 }
@@ -222,13 +222,13 @@ async fn a_slow_batch_of_several_items_is_waited_for() {
 async fn items_behind_a_caller_alone_whose_batch_hangs_leave() {
     let _limit = crate::testing::limit();
     let batcher = Batcher::new(ActiveBatchers::default());
-    assert_eq!(names(&batcher.come(item(1))), [1]);
+    assert_eq!(names(&batcher.add(item(1))), [1]);
     let late = Mutex::new(Vec::new());
     let leave = |batch| late.lock().unwrap().extend(batch);
     let mut hangs = pin!(batcher.await_batch(1, std::future::pending(), Duration::from_secs(3600), leave));
     let mut poll = || hangs.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending();
     assert!(poll());
-    assert_eq!(names(&batcher.come(item(2))), [2], "two go side by side");
+    assert_eq!(names(&batcher.add(item(2))), [2], "two go side by side");
     assert!(batcher.enter(item(3)).is_none());
     assert!(batcher.enter(item(4)).is_none());
     // The second comes back before the first counts as slow, and gives its place up.
@@ -248,7 +248,7 @@ async fn batches_that_hang_give_their_places_to_the_items_behind_them() {
     for batcher in [Batcher::new(active()), Batcher::new(active()).one_at_a_time()] {
         let late = Mutex::new(Vec::new());
         let leave = |batch: Vec<TestItem>| late.lock().unwrap().push(names(&batch));
-        assert_eq!(names(&batcher.come(item(1))), [1]);
+        assert_eq!(names(&batcher.add(item(1))), [1]);
         for name in 2..5 {
             assert!(batcher.enter(item(name)).is_none());
         }
@@ -280,7 +280,7 @@ async fn only_so_many_batches_that_hang_give_their_places_away() {
         let mut waker = Context::from_waker(Waker::noop());
         let mut hanging = Vec::new();
         let most = if batcher.is_one_at_a_time { 1 } else { 8 };
-        batcher.come(item(0));
+        batcher.add(item(0));
         for name in 1..most + 2 {
             assert!(batcher.enter(item(name)).is_none());
             let (end, ends) = tokio::sync::oneshot::channel::<()>();
@@ -306,30 +306,30 @@ async fn only_so_many_batches_that_hang_give_their_places_away() {
 async fn a_caller_alone_leaves_at_once() {
     let _limit = crate::testing::limit();
     let batcher = Batcher::new(ActiveBatchers::default());
-    assert_eq!(batcher.join(item(1)), Coming::Gathers, "others may come at the same moment");
+    assert_eq!(batcher.add_and_gather(item(1)), Admission::Gather, "others may come at the same moment");
     assert_eq!(names(&batcher.gather().await), [1]);
     assert!(batcher.take_place(1).is_empty());
     for name in 2..4 {
-        assert_eq!(batcher.join(item(name)), Coming::LeavesAlone(item(name)), "none came with the last one");
+        assert_eq!(batcher.add_and_gather(item(name)), Admission::Alone(item(name)), "none came with the last one");
         assert!(!batcher.is_idle());
-        batcher.lone_is_back();
+        batcher.lone_item_done();
         assert!(batcher.is_idle());
     }
-    assert_eq!(batcher.join(item(4)), Coming::LeavesAlone(item(4)));
-    assert_eq!(batcher.join(item(5)), Coming::Gathers, "there are two callers");
-    assert_eq!(batcher.join(item(6)), Coming::Waits);
+    assert_eq!(batcher.add_and_gather(item(4)), Admission::Alone(item(4)));
+    assert_eq!(batcher.add_and_gather(item(5)), Admission::Gather, "there are two callers");
+    assert_eq!(batcher.add_and_gather(item(6)), Admission::Kept);
     assert_eq!(names(&batcher.gather().await), [5, 6], "without waiting for the caller alone");
     assert!(batcher.take_place(2).is_empty());
-    assert_eq!(batcher.join(item(7)), Coming::Gathers, "the callers of a batch come back together");
+    assert_eq!(batcher.add_and_gather(item(7)), Admission::Gather, "the callers of a batch come back together");
     assert_eq!(names(&batcher.gather().await), [7]);
-    batcher.lone_is_back();
+    batcher.lone_item_done();
     assert!(batcher.take_place(1).is_empty());
     assert_eq!(batcher.active.load(SeqCst), 0);
-    assert_eq!(batcher.join(item(8)), Coming::LeavesAlone(item(8)));
+    assert_eq!(batcher.add_and_gather(item(8)), Admission::Alone(item(8)));
 }
 
 /// Enters `items` items, eight at a time, while another task runs.
-fn come(batcher: &Arc<Batcher<TestItem>>, items: u32) {
+fn add_items(batcher: &Arc<Batcher<TestItem>>, items: u32) {
     let batcher = batcher.clone();
     tokio::spawn(async move {
         for name in 0..items {
@@ -349,10 +349,10 @@ async fn a_batch_waits_for_the_callers_of_the_one_before() {
     for name in 0..32 {
         batcher.enter(item(name));
     }
-    assert_eq!(batcher.next(1).await.len(), 32);
-    come(&batcher, 40);
-    assert_eq!(batcher.next(32).await.len(), 32);
-    assert_eq!(batcher.next(32).await.len(), 8, "it does not wait for ever for items that do not come");
+    assert_eq!(batcher.next_batch(1).await.len(), 32);
+    add_items(&batcher, 40);
+    assert_eq!(batcher.next_batch(32).await.len(), 32);
+    assert_eq!(batcher.next_batch(32).await.len(), 8, "it does not wait for ever for items that do not come");
 }
 
 #[tokio::test]
@@ -360,10 +360,10 @@ async fn a_batch_waits_for_those_that_are_back_and_for_the_others() {
     let _limit = crate::testing::limit();
     let batcher = Arc::new(Batcher::new(active()));
     assert!(batcher.enter(item(0)).is_some());
-    come(&batcher, 40);
+    add_items(&batcher, 40);
     tokio::task::yield_now().await;
-    batcher.is_done();
-    assert_eq!(batcher.next(1).await.len(), 16, "8 waited, and one is back");
+    batcher.batch_answered();
+    assert_eq!(batcher.next_batch(1).await.len(), 16, "8 waited, and one is back");
 }
 
 #[tokio::test]
@@ -373,7 +373,7 @@ async fn a_caller_alone_is_not_waited_for() {
     assert!(batcher.enter(item(0)).is_some());
     let comes_back = batcher.clone();
     let back = tokio::spawn(async move { comes_back.enter(item(1)) });
-    assert!(batcher.next(1).await.is_empty(), "the other task has not run yet");
+    assert!(batcher.next_batch(1).await.is_empty(), "the other task has not run yet");
     assert!(back.await.unwrap().is_some(), "its item leaves at once");
 }
 
@@ -385,8 +385,8 @@ async fn batches_that_go_at_once_share_out_evenly() {
     for name in 0..148 {
         batcher.enter(item(name));
     }
-    assert_eq!(batcher.next(1).await.len(), 148);
-    come(&batcher, 148);
-    assert_eq!(batcher.next(148).await.len(), 80, "half of the 149 that are known, in steps of eight");
-    assert_eq!(batcher.next(1).await.len(), 68, "the others come while the single one is back");
+    assert_eq!(batcher.next_batch(1).await.len(), 148);
+    add_items(&batcher, 148);
+    assert_eq!(batcher.next_batch(148).await.len(), 80, "half of the 149 that are known, in steps of eight");
+    assert_eq!(batcher.next_batch(1).await.len(), 68, "the others come while the single one is back");
 }
