@@ -45,7 +45,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use transactions::{attempts, claim_ages, claim_link, claims, tx, uncommitted_receives};
+use transactions::{attempts, claim_ages, held_jobs, job_take_link, tx, uncommitted_receives};
 use uuid::Uuid;
 
 /// After this pause a lone SEND that waits for a locked group lets other SENDs go.
@@ -85,7 +85,7 @@ struct Database {
     watch: queue_poll::PollTrigger,
     uncommitted: Arc<uncommitted_receives::UncommittedReceives>,
     notes: attempts::Notes,
-    desks: claim_batches::ClaimDesks,
+    claim_sessions: claim_batches::ClaimSessions,
     claim_ages: claim_ages::ClaimAges,
     beyond_pool: tx::ConnectionsBeyondPool,
     outbox: publish::Outbox,
@@ -99,11 +99,11 @@ struct Database {
     maintenance_control: control_connection::ControlConnection,
     /// For takes of transactions that may wait in the line of a work queue with limits.
     line: control_connection::ControlConnection,
-    large_jobs: claim_link::LargeJobs,
+    large_jobs: job_take_link::LargeJobs,
     presence: presence::Presence,
     /// Jobs to be given back.
-    owed: claims::OwedReleases,
-    holders: Arc<claims::OpenHolders>,
+    owed: held_jobs::OwedReleases,
+    holders: Arc<held_jobs::OpenHolders>,
     /// Identifies this process to others.
     process: Uuid,
     /// How long a lone SEND delays other SENDs.
@@ -169,7 +169,7 @@ impl DatabaseStore {
             watch: queue_poll::PollTrigger::default(),
             uncommitted: Arc::default(),
             notes: attempts::Notes::new(options.careful_receives, note_after),
-            desks: claim_batches::ClaimDesks::new(&active),
+            claim_sessions: claim_batches::ClaimSessions::new(&active),
             claim_ages: claim_ages::ClaimAges::new(note_after),
             beyond_pool: tx::ConnectionsBeyondPool::default(),
             outbox: publish::Outbox::default(),
@@ -182,9 +182,9 @@ impl DatabaseStore {
             control: control_connection::ControlConnection::new(driver.clone()),
             maintenance_control: control_connection::ControlConnection::new(driver.clone()),
             line: control_connection::ControlConnection::new(driver.clone()),
-            large_jobs: claim_link::LargeJobs::default(),
+            large_jobs: job_take_link::LargeJobs::default(),
             presence: presence::Presence::new(driver.clone(), process),
-            owed: claims::OwedReleases::default(),
+            owed: held_jobs::OwedReleases::default(),
             holders: Arc::default(),
             schedule_failures: schedules::ScheduleFailures::default(),
             process,
@@ -273,7 +273,7 @@ impl DatabaseStore {
             if !notifier.is_finished() {
                 let _ = notifier.await;
             }
-            database.desks.close().await;
+            database.claim_sessions.close().await;
             database.presence.close().await;
             database.control.close().await;
             database.maintenance_control.close().await;

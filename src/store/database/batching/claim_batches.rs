@@ -39,8 +39,8 @@ pub(in crate::store::database) struct Claim {
 /// The messages of a claim.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store::database) struct Held {
-    /// The place of its desk.
-    desk: usize,
+    /// The place of the session that claimed it.
+    place: usize,
     /// The number of the session that claimed them.
     session: u64,
     queue: i32,
@@ -89,46 +89,46 @@ impl Item for Request {
 
 /// The sessions that claim.
 ///
-/// A claim that hangs is given up, and a desk whose batch hangs gets no claims: its connection may have been cut in silence, which takes half
+/// A claim that hangs is given up, and one whose batch hangs gets no claims: its connection may have been cut in silence, which takes half
 /// a minute to notice, or the server takes no new connection. RECEIVE serves the callers meanwhile. A transaction that does more waits no
 /// longer for such a session either: transactions that waited kept every connection of the pool.
-pub(in crate::store::database) struct ClaimDesks {
-    all: [ClaimDesk; 2],
+pub(in crate::store::database) struct ClaimSessions {
+    all: [ClaimSession; 2],
 }
 
-/// The requests that a desk has before claims go to the next one. On two processors 64 callers are a tenth slower with two sessions; where
+/// The requests that a session has before claims go to the next one. On two processors 64 callers are a tenth slower with two sessions; where
 /// the server has more, one session would be the bound of many callers.
 const MANY_REQUESTS: usize = 128;
 
 /// The pause between two looks whether the session hangs that is to release a claim.
 const LOOKS: Duration = Duration::from_millis(100);
 
-impl ClaimDesks {
+impl ClaimSessions {
     pub(in crate::store::database) fn new(active: &ActiveBatchers) -> Self {
-        Self { all: std::array::from_fn(|_| ClaimDesk::new(active.clone())) }
+        Self { all: std::array::from_fn(|_| ClaimSession::new(active.clone())) }
     }
 
-    /// The place of the first desk that has not many requests; otherwise of that which has the fewest. `None` if every desk hangs.
+    /// The place of the first session that has not many requests; otherwise of that which has the fewest. `None` if every session hangs.
     fn place(&self) -> Option<usize> {
-        let requests = self.all.each_ref().map(|desk| desk.batcher.items());
+        let requests = self.all.each_ref().map(|session| session.batcher.items());
         let standing = || (0..requests.len()).filter(|place| !self.hangs(*place));
         let free = standing().find(|place| requests[*place] < MANY_REQUESTS);
         free.or_else(|| standing().min_by_key(|place| requests[*place]))
     }
 
-    /// Whether the session of that desk hangs.
-    fn hangs(&self, desk: usize) -> bool {
-        self.all[desk].batcher.hangs(HANGING)
+    /// Whether the session at that place hangs.
+    fn hangs(&self, place: usize) -> bool {
+        self.all[place].batcher.hangs(HANGING)
     }
 
     fn are_idle(&self) -> bool {
-        self.all.iter().all(|desk| desk.batcher.is_idle())
+        self.all.iter().all(|session| session.batcher.is_idle())
     }
 
     /// Claims nothing more, and closes the sessions.
     pub(in crate::store::database) async fn close(&self) {
-        for desk in &self.all {
-            desk.close().await;
+        for session in &self.all {
+            session.close().await;
         }
     }
 }
@@ -138,7 +138,7 @@ impl ClaimDesks {
 const MOST_CLAIMS: usize = 1000;
 
 /// A session that claims, and the requests to it.
-struct ClaimDesk {
+struct ClaimSession {
     batcher: Batcher<Request>,
     /// Made for the first claim, and again when it was lost.
     link: tokio::sync::Mutex<Option<Box<dyn Link>>>,
@@ -154,7 +154,7 @@ struct State {
     is_closed: bool,
 }
 
-impl ClaimDesk {
+impl ClaimSession {
     fn new(active: ActiveBatchers) -> Self {
         Self {
             batcher: Batcher::new(active).one_at_a_time(),
@@ -188,7 +188,7 @@ impl Claim {
 
     /// Whether the session that holds it hangs.
     pub(in crate::store::database) fn hangs(&self) -> bool {
-        self.database.desks.hangs(self.held.desk)
+        self.database.claim_sessions.hangs(self.held.place)
     }
 
     fn take_call(&self) -> Call<'static> {
@@ -208,7 +208,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if !self.is_over {
-            self.database.ask_desk(self.held.desk, Request::Release { held: self.held, answer: None });
+            self.database.ask_session(self.held.place, Request::Release { held: self.held, answer: None });
         }
     }
 }
@@ -226,7 +226,7 @@ impl Database {
         if !self.notes.claims_always() {
             // A batch of one costs the server a fifth more than RECEIVE in a transaction. It needs no connection of the pool.
             if self.uncommitted.of(queue_id) == 0
-                && self.desks.are_idle()
+                && self.claim_sessions.are_idle()
                 && self.driver.has_free()
                 && let Some(alone) = Alone::begin(&shared)
             {
@@ -236,10 +236,10 @@ impl Database {
                 return Claimed::General;
             }
         }
-        let claimed = match self.desks.place() {
-            Some(desk) => {
+        let claimed = match self.claim_sessions.place() {
+            Some(place) => {
                 let (answer, answered) = oneshot::channel();
-                self.ask_desk(desk, Request::Claim { folded_name, queue: queue_id, top, answer });
+                self.ask_session(place, Request::Claim { folded_name, queue: queue_id, top, answer });
                 let answered = timeout(HANGING, answered).await;
                 answered.map_or(Claimed::General, |claimed| claimed.unwrap_or(Claimed::General))
             }
@@ -256,7 +256,7 @@ impl Database {
         let (answer, answered) = oneshot::channel();
         claim.shared.note_claim(true);
         let held = claim.end();
-        self.ask_desk(held.desk, Request::Commit { held, answer });
+        self.ask_session(held.place, Request::Commit { held, answer });
         answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 
@@ -267,11 +267,11 @@ impl Database {
     pub(in crate::store::database) async fn release_claim(self: &Arc<Self>, claim: Claim) -> Result<()> {
         let (answer, mut answered) = oneshot::channel();
         let held = claim.end();
-        self.ask_desk(held.desk, Request::Release { held, answer: Some(answer) });
+        self.ask_session(held.place, Request::Release { held, answer: Some(answer) });
         loop {
             match timeout(LOOKS, &mut answered).await {
                 Ok(answered) => return answered.unwrap_or_else(|_| Err(Error::closed())),
-                Err(_) if self.desks.hangs(held.desk) => return Err(silent()),
+                Err(_) if self.claim_sessions.hangs(held.place) => return Err(silent()),
                 Err(_) => {}
             }
         }
@@ -296,40 +296,40 @@ impl Database {
         Ok(notices_in(&rows))
     }
 
-    fn ask_desk(self: &Arc<Self>, desk: usize, request: Request) {
-        let batch = self.desks.all[desk].batcher.add(request);
+    fn ask_session(self: &Arc<Self>, place: usize, request: Request) {
+        let batch = self.claim_sessions.all[place].batcher.add(request);
         if !batch.is_empty() {
-            self.runtime.spawn(self.clone().run_desk(desk, batch));
+            self.runtime.spawn(self.clone().run_session(place, batch));
         }
     }
 
-    async fn run_desk(self: Arc<Self>, desk: usize, mut batch: Vec<Request>) {
+    async fn run_session(self: Arc<Self>, place: usize, mut batch: Vec<Request>) {
         while !batch.is_empty() {
             let asked = batch.len();
-            self.serve_desk(desk, batch).await;
-            batch = self.desks.all[desk].batcher.next_batch(asked).await;
+            self.serve_session(place, batch).await;
+            batch = self.claim_sessions.all[place].batcher.next_batch(asked).await;
         }
     }
 
-    async fn serve_desk(self: &Arc<Self>, place: usize, batch: Vec<Request>) {
-        let desk = &self.desks.all[place];
-        let mut kept = desk.link.lock().await;
+    async fn serve_session(self: &Arc<Self>, place: usize, batch: Vec<Request>) {
+        let claim_session = &self.claim_sessions.all[place];
+        let mut kept = claim_session.link.lock().await;
         let mut work = Flight::of(batch);
-        let is_closed = desk.state().is_closed;
+        let is_closed = claim_session.state().is_closed;
         if kept.is_none() && !work.claims.is_empty() && !is_closed {
             match self.driver.dedicated().await {
                 Ok(link) => {
-                    desk.lose_session();
+                    claim_session.lose_session();
                     *kept = Some(link);
                 }
                 Err(error) => tracing::debug!(%error, "no session can be made that claims messages"),
             }
         }
-        let session = desk.state().session;
+        let session = claim_session.state().session;
         work.drop_lost(kept.is_some().then_some(session));
         let Some(link) = kept.as_mut().filter(|_| !work.is_empty()) else { return };
         let claimed: Vec<Uuid> = {
-            let mut state = desk.state();
+            let mut state = claim_session.state();
             work.ending().for_each(|held| {
                 state.groups.remove(&held.group);
             });
@@ -340,7 +340,7 @@ impl Database {
             return;
         }
         let answers = link.calls(work.calls(self, &claimed)).await;
-        desk.batcher.batch_answered();
+        claim_session.batcher.batch_answered();
         let mut is_lost = match answers {
             Ok(answers) => self.deal_out(work, answers.into_iter(), (place, session)).await,
             Err(failure) => {
@@ -348,11 +348,11 @@ impl Database {
                 true
             }
         };
-        is_lost |= desk.state().is_closed;
+        is_lost |= claim_session.state().is_closed;
         if is_lost {
             // The server releases its claims.
             *kept = None;
-            desk.lose_session();
+            claim_session.lose_session();
         }
     }
 
@@ -361,7 +361,7 @@ impl Database {
         self: &Arc<Self>,
         work: Flight,
         mut answers: impl Iterator<Item = Linked<Vec<SqlRow>>>,
-        (desk, session): (usize, u64),
+        (place, session): (usize, u64),
     ) -> bool {
         let mut is_lost = false;
         if !work.commits.is_empty() {
@@ -405,7 +405,7 @@ impl Database {
             })
             .collect();
         for (folded_name, asked, shares) in given {
-            self.deal_out_claims(&folded_name, asked, shares, (!is_lost).then_some((desk, session)));
+            self.deal_out_claims(&folded_name, asked, shares, (!is_lost).then_some((place, session)));
         }
         is_lost
     }
@@ -419,7 +419,7 @@ impl Database {
     ) {
         let queue = self.receives.queue(folded_name, || self.board.queue(folded_name));
         let is_batch = asked.len() > 1;
-        let (Ok(shares), Some((desk, session))) = (shares, session) else {
+        let (Ok(shares), Some((place, session))) = (shares, session) else {
             queue.scan_start().reset();
             // RECEIVE gives the error.
             asked.into_iter().for_each(|asked| drop(asked.answer.send(Claimed::General)));
@@ -433,7 +433,7 @@ impl Database {
             let answer = match (share.endpoint, share.messages.first(), share.messages.last()) {
                 (Some(endpoint), Some(first), Some(last)) => {
                     let held = Held {
-                        desk,
+                        place,
                         session,
                         queue: asked.queue,
                         group: first.conversation_group_id.0,
@@ -442,7 +442,7 @@ impl Database {
                         last: last.queuing_order.cast_signed(),
                         count: i32::try_from(share.messages.len()).unwrap_or(i32::MAX),
                     };
-                    self.desks.all[desk].state().groups.insert(held.group);
+                    self.claim_sessions.all[place].state().groups.insert(held.group);
                     Claimed::Given(
                         Claim { database: self.clone(), held, shared: queue.clone(), is_over: false },
                         share.messages,

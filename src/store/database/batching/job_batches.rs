@@ -18,7 +18,7 @@ use crate::store::database::calls::{job, verbs};
 use crate::store::database::closing::Work;
 use crate::store::database::link::{Arg, Call, Column, Failure, Fate, HANGING, Linked};
 use crate::store::database::retry::{Repeat, Retry};
-use crate::store::database::transactions::claims::{Release, signed};
+use crate::store::database::transactions::held_jobs::{Release, signed};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
 use crate::store::{Gathering, SqlRow};
 use dashmap::DashMap;
@@ -390,7 +390,7 @@ impl Database {
         start: Option<i64>,
     ) -> Linked<Vec<SqlRow>> {
         if let BatchKey::Claim(queue, _) = key {
-            return self.call_for_claims(queue, || call(key, batch, self.process, start)).await;
+            return self.call_for_job_takes(queue, || call(key, batch, self.process, start)).await;
         }
         // The pool may be slow, and callers may leave meanwhile.
         let mut link = self.take().await?;

@@ -2,9 +2,9 @@
 
 pub(in crate::store::database) mod attempts;
 pub(in crate::store::database) mod claim_ages;
-pub(in crate::store::database) mod claim_link;
-pub(in crate::store::database) mod claims;
 pub(in crate::store::database) mod enlisted;
+pub(in crate::store::database) mod held_jobs;
+pub(in crate::store::database) mod job_take_link;
 pub(in crate::store::database) mod tx;
 pub(in crate::store::database) mod uncommitted_receives;
 pub(in crate::store::database) mod unit;

@@ -18,7 +18,7 @@ use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Repeat, Retry};
 use crate::store::database::transactions::attempts::Attempt;
-use crate::store::database::transactions::claims::{Claims, ClaimsMark};
+use crate::store::database::transactions::held_jobs::{HeldJobs, HeldJobsMark};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
@@ -68,7 +68,7 @@ struct Session {
     /// Requests done, without receives that found nothing.
     steps_done: u64,
     taken: Share,
-    claims: Claims,
+    held_jobs: HeldJobs,
     /// The server has received who holds the jobs of this transaction.
     is_introduced: bool,
     effects: TransactionEffects,
@@ -80,7 +80,7 @@ struct Savepoint {
     number: u32,
     /// The number of receives before it.
     receives: usize,
-    claims: ClaimsMark,
+    held_jobs: HeldJobsMark,
 }
 
 /// The effects of the transaction's end on other sessions.
@@ -152,7 +152,7 @@ impl Session {
             attempt: None,
             ran_users_sql: false,
             steps_done: 0,
-            claims: Claims::default(),
+            held_jobs: HeldJobs::default(),
             is_introduced: false,
             effects: TransactionEffects::default(),
         }
@@ -289,7 +289,7 @@ impl Session {
                 }
             }
         }
-        for release in std::mem::take(&mut self.claims).release() {
+        for release in std::mem::take(&mut self.held_jobs).release() {
             self.database.give_back_jobs(release).await;
         }
         let effects = std::mem::take(&mut self.effects);
@@ -335,7 +335,7 @@ impl Session {
 
     /// Jobs are taken on another connection, so a reader that waits for them holds none.
     async fn take_jobs(&mut self, verb: Verb) -> Result<Outcome> {
-        let outcome = self.database.clone().claim(&mut self.claims, verb).await?;
+        let outcome = self.database.clone().take_jobs_for_transaction(&mut self.held_jobs, verb).await?;
         if found_nothing(&outcome) {
             self.give_back_if_untouched().await;
         } else {
@@ -346,14 +346,14 @@ impl Session {
 
     /// After the commit.
     async fn release_leftover(&mut self) {
-        if let Some(release) = std::mem::take(&mut self.claims).leftover() {
+        if let Some(release) = std::mem::take(&mut self.held_jobs).leftover() {
             self.database.give_back_jobs(release).await;
         }
     }
 
     /// Tells the server that the jobs of this transaction are its own, before a report on one of them.
     async fn introduce(&mut self, verb: &Verb) -> Result<()> {
-        if let Some(call) = self.claims.introduction(verb).filter(|_| !self.is_introduced) {
+        if let Some(call) = self.held_jobs.introduction(verb).filter(|_| !self.is_introduced) {
             self.step(Step::Call(call)).await?;
             self.is_introduced = true;
         }
@@ -365,7 +365,7 @@ impl Session {
         self.effects.notices.extend(notices_in(&rows));
         let outcome = verbs::outcome(verb, rows)?;
         self.effects.ready += groups_made_ready_at_most(verb);
-        self.claims.note(verb);
+        self.held_jobs.note(verb);
         if found_nothing(&outcome) {
             self.database.observe(verb, &outcome);
             self.give_back_if_untouched().await;
@@ -412,7 +412,7 @@ impl Session {
         if self.claim.is_some() {
             return self.commit_claim().await;
         }
-        let finish = self.claims.finish(self.database.process);
+        let finish = self.held_jobs.finish(self.database.process);
         let mut link = match self.link.take() {
             Some(link) => link,
             None if finish.is_none() => {
@@ -519,8 +519,8 @@ impl Session {
         }
         self.holds_locks = true;
         self.last_savepoint = number;
-        let (receives, claims) = (self.taken.len(), self.claims.mark());
-        self.savepoints.push(Savepoint { name: name.to_owned(), number, receives, claims });
+        let (receives, held_jobs) = (self.taken.len(), self.held_jobs.mark());
+        self.savepoints.push(Savepoint { name: name.to_owned(), number, receives, held_jobs });
         Ok(())
     }
 
@@ -532,7 +532,7 @@ impl Session {
                 format!("this transaction has no savepoint '{name}', or it was undone with an earlier one"),
             )
         })?;
-        let Savepoint { number, receives, claims, .. } = self.savepoints[place];
+        let Savepoint { number, receives, held_jobs, .. } = self.savepoints[place];
         if let Some(attempt) = &self.attempt {
             // After it nothing proves what was received since.
             self.database.send_notes(attempt).await;
@@ -548,7 +548,7 @@ impl Session {
         self.taken.truncate(receives);
         // Set since, the server has forgotten it.
         self.is_introduced = false;
-        if let Some(release) = self.claims.go_back(claims) {
+        if let Some(release) = self.held_jobs.go_back(held_jobs) {
             self.database.give_back_jobs(release).await;
         }
         self.database.watch.note_change();
@@ -581,14 +581,14 @@ fn unlock_session() -> Call<'static> {
 impl Drop for Session {
     fn drop(&mut self) {
         let is_untouched = self.link.is_none() && self.claim.is_none() && self.attempt.is_none();
-        if self.has_ended || (is_untouched && !self.claims.may_hold()) {
+        if self.has_ended || (is_untouched && !self.held_jobs.may_hold()) {
             return;
         }
         let mut rest = Self::new(self.database.clone());
         (rest.link, rest.is_given_up) = (self.link.take(), self.is_busy);
         (rest.claim, rest.beyond_pool) = (self.claim.take(), self.beyond_pool.take());
         rest.attempt = self.attempt.take();
-        rest.claims = std::mem::take(&mut self.claims);
+        rest.held_jobs = std::mem::take(&mut self.held_jobs);
         rest.holds_locks = self.holds_locks;
         rest.effects = std::mem::take(&mut self.effects);
         // It holds the received messages until the rollback.

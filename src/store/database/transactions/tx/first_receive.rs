@@ -76,7 +76,7 @@ impl Session {
     /// The queue and the number of messages of a RECEIVE that may be a claim: the first request, without a filter.
     fn claimable<'v>(&self, verb: &'v Verb) -> Option<(&'v str, Option<u64>)> {
         let Verb::Receive { queue, top, from: ReceiveFrom::Any } = verb else { return None };
-        let is_untouched = self.steps_done == 0 && self.link.is_none() && !self.claims.may_hold();
+        let is_untouched = self.steps_done == 0 && self.link.is_none() && !self.held_jobs.may_hold();
         let may_claim = self.database.driver.dialect().has_claims;
         (is_untouched && may_claim && *top != Some(0)).then_some((&**queue, *top))
     }

@@ -39,7 +39,7 @@ impl Database {
     ///
     /// In the line of a queue with limits a take may wait for seconds, and the bodies of large jobs take long to come. In that time
     /// neither notices to other processes nor takes from other queues wait.
-    pub(in crate::store::database) async fn call_for_claims<'c>(
+    pub(in crate::store::database) async fn call_for_job_takes<'c>(
         &self,
         queue: &str,
         call: impl Fn() -> Call<'c>,

@@ -26,7 +26,7 @@ const LOCK_PAUSES_MS: [u64; 6] = [2, 4, 8, 16, 32, 64];
 
 /// The jobs of one transaction.
 #[derive(Debug)]
-pub(in crate::store::database) struct Claims {
+pub(in crate::store::database) struct HeldJobs {
     /// Identifies the transaction.
     holder: Uuid,
     /// From a take on, unless it got nothing.
@@ -42,7 +42,7 @@ pub(in crate::store::database) struct Claims {
 
 /// A place in a transaction to come back to.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::store::database) struct ClaimsMark {
+pub(in crate::store::database) struct HeldJobsMark {
     jobs: usize,
     reported: usize,
     last_token: i64,
@@ -94,7 +94,7 @@ impl Drop for OpenHolder {
 #[derive(Debug, Default)]
 pub(in crate::store::database) struct OwedReleases(Mutex<Vec<Release>>);
 
-impl Default for Claims {
+impl Default for HeldJobs {
     fn default() -> Self {
         Self {
             holder: Uuid::new_v4(),
@@ -114,18 +114,18 @@ impl Release {
     }
 }
 
-impl Claims {
+impl HeldJobs {
     /// Whether the transaction holds jobs, or may.
     pub(in crate::store::database) fn may_hold(&self) -> bool {
         self.is_uncertain || !self.jobs.is_empty()
     }
 
-    pub(in crate::store::database) fn mark(&self) -> ClaimsMark {
-        ClaimsMark { jobs: self.jobs.len(), reported: self.reported.len(), last_token: self.last_token }
+    pub(in crate::store::database) fn mark(&self) -> HeldJobsMark {
+        HeldJobsMark { jobs: self.jobs.len(), reported: self.reported.len(), last_token: self.last_token }
     }
 
     /// Undoes what was done since a mark. Gives the jobs taken since, which no transaction holds any more.
-    pub(in crate::store::database) fn go_back(&mut self, mark: ClaimsMark) -> Option<Release> {
+    pub(in crate::store::database) fn go_back(&mut self, mark: HeldJobsMark) -> Option<Release> {
         self.reported.truncate(mark.reported);
         let has_taken = self.jobs.len() > mark.jobs;
         self.jobs.truncate(mark.jobs);
@@ -195,15 +195,15 @@ pub(in crate::store::database) fn signed(number: u64) -> i64 {
 
 impl Database {
     /// Takes jobs for a transaction. If its caller leaves meanwhile, the jobs go back.
-    pub(in crate::store::database) async fn claim(
+    pub(in crate::store::database) async fn take_jobs_for_transaction(
         self: &Arc<Self>,
-        claims: &mut Claims,
+        held_jobs: &mut HeldJobs,
         verb: Verb,
     ) -> Result<Outcome> {
         self.presence.hold().await?;
-        claims.open.get_or_insert_with(|| self.holders.open(claims.holder));
-        claims.is_uncertain = true;
-        let claimant = Claimant { holder: claims.holder, last_token: claims.last_token };
+        held_jobs.open.get_or_insert_with(|| self.holders.open(held_jobs.holder));
+        held_jobs.is_uncertain = true;
+        let claimant = Claimant { holder: held_jobs.holder, last_token: held_jobs.last_token };
         let outcome = match self.goes_in_batch(std::slice::from_ref(&verb), true) {
             true => {
                 let outcomes = self.ask_in_batch(vec![verb], Some(claimant), None).await?;
@@ -211,16 +211,16 @@ impl Database {
             }
             false => self.claim_alone(claimant, verb).await?,
         };
-        claims.is_uncertain = false;
+        held_jobs.is_uncertain = false;
         if let Outcome::Jobs(jobs) = &outcome
             && !jobs.is_empty()
         {
-            claims.note_taken(jobs);
+            held_jobs.note_taken(jobs);
             self.attempt_began();
         }
-        if !claims.may_hold() {
+        if !held_jobs.may_hold() {
             // A worker that waits for jobs in a transaction does not hold up due work while the process cannot show that it lives.
-            claims.open = None;
+            held_jobs.open = None;
         }
         Ok(outcome)
     }
@@ -251,7 +251,7 @@ impl Database {
             args.extend(of_verb.iter().cloned());
             Call { name: "claim_jobs", args }
         };
-        let rows = self.call_for_claims(queue, call).await?;
+        let rows = self.call_for_job_takes(queue, call).await?;
         let notices = notices_in(&rows);
         let outcome = verbs::outcome(verb, rows)?;
         self.publish_local(&notices, 1).await;
