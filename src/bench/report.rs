@@ -319,7 +319,7 @@ fn write_targets(f: &mut fmt::Formatter<'_>, targets: &[Target]) -> fmt::Result 
     if targets.is_empty() {
         return Ok(());
     }
-    let mut table = aligned(&["target", "", "promised", "measured", "unit", "reached"], 2);
+    let mut table = aligned(&["target", "", "asked", "measured", "unit", "reached"], 2);
     for target in targets {
         table.add_row([
             target.what.clone(),
@@ -327,10 +327,11 @@ fn write_targets(f: &mut fmt::Formatter<'_>, targets: &[Target]) -> fmt::Result 
             short(target.target),
             short(target.measured),
             target.unit.to_owned(),
-            if target.reached { "yes" } else { "NO" }.to_owned(),
+            if target.reached { "yes" } else { "below" }.to_owned(),
         ]);
     }
-    writeln!(f, "{table}")
+    writeln!(f, "{table}")?;
+    writeln!(f, "The targets are those of the project for the machine in docs/performance.md.")
 }
 
 /// A table whose columns from `first_number` on are numbers, but for its last text columns.

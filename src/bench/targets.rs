@@ -1,39 +1,39 @@
-//! What is promised, and whether a run keeps it.
+//! The targets of the project, and whether a run reaches them.
 
 use super::report::{Measured, Report, Slice};
 use serde::Serialize;
 
-/// A promise, and whether this run keeps it.
+/// A target, and whether this run reaches it.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Target {
-    /// What is promised.
+    /// What the target is for.
     pub what: String,
     /// `at least` or `at most`.
     pub bound: &'static str,
-    /// The figure promised.
+    /// The figure asked.
     pub target: f64,
     /// What `target` and `measured` count.
     pub unit: &'static str,
     /// The figure of this run.
     pub measured: f64,
-    /// Whether the promise is kept.
+    /// Whether it is reached.
     pub reached: bool,
 }
 
-/// What is promised, the figure, what that counts, and what was measured, if it was.
-pub(super) type Promise<'a> = (&'a str, f64, &'static str, Option<f64>);
+/// What the target is for, the figure, what that counts, and what was measured, if it was.
+pub(super) type Asked<'a> = (&'a str, f64, &'static str, Option<f64>);
 
 impl Target {
-    /// Those promises that were measured: what must be reached at least, then what must not be passed.
-    pub(super) fn judged(promised: &[Promise<'_>], bounded: &[Promise<'_>]) -> Vec<Self> {
-        let judge = |&(what, target, unit, measured): &Promise<'_>, is_least: bool| {
+    /// Those that were measured: what must be reached at least, then what must not be passed.
+    pub(super) fn judged(asked: &[Asked<'_>], bounded: &[Asked<'_>]) -> Vec<Self> {
+        let judge = |&(what, target, unit, measured): &Asked<'_>, is_least: bool| {
             let measured = measured?;
             let (bound, reached) =
                 if is_least { ("at least", measured >= target) } else { ("at most", measured <= target) };
             Some(Self { what: what.to_owned(), bound, target, unit, measured, reached })
         };
-        let least = promised.iter().filter_map(|promise| judge(promise, true));
-        least.chain(bounded.iter().filter_map(|promise| judge(promise, false))).collect()
+        let least = asked.iter().filter_map(|asked| judge(asked, true));
+        least.chain(bounded.iter().filter_map(|asked| judge(asked, false))).collect()
     }
 }
 
@@ -74,7 +74,7 @@ impl Report {
         let at = |workload: &str, callers, of: fn(&Measured) -> Option<f64>| self.row(workload, callers).and_then(of);
         let depth = |messages: u64| at(&format!("receive_at_{messages}"), 64, rate);
         let deep = depth(1_000_000).zip(depth(10_000)).map(|(deep, shallow)| deep / shallow);
-        let promised = [
+        let asked = [
             ("send, 64 callers", 0.5, LOG, at("send", 64, log)),
             ("send, 256 callers", 0.4, LOG, at("send", 256, log)),
             ("receive, 64 callers, many conversations", 0.5, LOG, at("receive", 64, log)),
@@ -98,7 +98,7 @@ impl Report {
             ("send beside hostile XML, p99", 3.0, "times alone", self.figure(HOSTILE_XML)),
             ("send beside hostile JSON, p99", 3.0, "times alone", self.figure(HOSTILE_JSON)),
         ];
-        self.targets = Target::judged(&promised, &bounded);
+        self.targets = Target::judged(&asked, &bounded);
     }
 
     /// Fills in the targets that this run on a server measured.
@@ -113,7 +113,7 @@ impl Report {
         let (pace_under, p99_under) = self.end_of_reader().unzip();
         let held = self.results.iter().filter(|row| row.workload.contains("_under_old_snapshot"));
         let held = held.filter_map(|row| row.ratio).min_by(f64::total_cmp);
-        let promised = [
+        let asked = [
             ("send, 64 callers", 1.5, "times a plain INSERT on 64 connections", ratio("send")),
             ("receive one by one, 64 callers", 3.0, "times a table queue on 64 connections", ratio("receive")),
             ("both at once, 64+64 callers", 3.0, "times the same table queue", ratio("both")),
@@ -130,7 +130,7 @@ impl Report {
             ("send beside hostile XML, p99", 3.0, "times alone", figure(HOSTILE_XML)),
             ("send beside hostile JSON, p99", 3.0, "times alone", figure(HOSTILE_JSON)),
         ];
-        self.targets = Target::judged(&promised, &bounded);
+        self.targets = Target::judged(&asked, &bounded);
     }
 
     /// In the last slices with the reader: the throughput over that before it, and the p99 in milliseconds.

@@ -189,7 +189,7 @@ fn print(batch: &Batch, output: &Output) -> Result<(), Failure> {
     // One table per conversation, so that its handle stays in one piece and can be copied.
     for messages in batch.messages().chunk_by(|one, next| one.conversation_handle == next.conversation_handle) {
         let Some(first) = messages.first() else { continue };
-        let mut table = table(&["#seq", "enqueued", "message type", "body"]);
+        let mut table = table(&["#seq", "arrived", "message type", "body"]);
         for message in messages {
             table.add_row([
                 message.message_sequence_number.to_string(),
@@ -199,7 +199,7 @@ fn print(batch: &Batch, output: &Output) -> Result<(), Failure> {
             ]);
         }
         let (handle, service) = (first.conversation_handle, printable(&first.service_name));
-        output.text(&format!("conversation {handle} at {service}, priority {}\n{table}", first.priority))?;
+        output.text(&format!("conversation {handle} at {service}, level {}\n{table}", first.priority))?;
     }
     Ok(())
 }

@@ -31,16 +31,20 @@ pub struct OpenOptions {
     /// environment's `DIALOQ_ENTRA_TOKEN`.
     pub entra_token: Option<AccessToken>,
     /// Has a server's next batch wait for callers, for tests. Default it never does.
+    #[doc(hidden)]
     pub gathering: Gathering,
     /// The receives in transactions of this process after which PostgreSQL may batch them and note them late, for
     /// tests. Default 256.
+    #[doc(hidden)]
     pub careful_receives: usize,
     /// The age at which PostgreSQL has a note of a transaction that has received, for tests. Default 20 ms.
+    #[doc(hidden)]
     pub note_after: Duration,
 }
 
 /// The number of callers that the next batch of SENDs or RECEIVEs waits for, so that a test controls the batch.
 /// The embedded store has no such batches.
+#[doc(hidden)]
 #[derive(Debug, Clone, Default)]
 pub struct Gathering(Arc<AtomicUsize>);
 
@@ -149,18 +153,21 @@ impl OpenOptions {
     }
 
     /// Sets the number of callers that a server's next batch waits for, for tests.
+    #[doc(hidden)]
     pub fn gathering(mut self, gathering: Gathering) -> Self {
         self.gathering = gathering;
         self
     }
 
     /// Sets after how many receives in transactions PostgreSQL may batch them and note them late, for tests.
+    #[doc(hidden)]
     pub fn careful_receives(mut self, receives: usize) -> Self {
         self.careful_receives = receives;
         self
     }
 
     /// Sets the age at which PostgreSQL has a note of a transaction that has received, for tests.
+    #[doc(hidden)]
     pub fn note_after(mut self, age: Duration) -> Self {
         self.note_after = age;
         self
