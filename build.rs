@@ -7,6 +7,7 @@
 //! A line `-- <each routine of dialoq_user> ... NAME ...` is repeated, without its mark, for every routine whose file says
 //! `-- Called by: dialoq_user`. `<each routine>` means those of both roles, `<each view>` every view of the dialect. So a right
 //! stands in the file of the routine, and nowhere else. `TEXT` in such a line is the comment above the routine, up to what it takes.
+//! `Dialoq client` in it becomes `Dialoq` for the routines whose file says `-- For: plain SQL`: people call these too.
 //!
 //! T-SQL has no way to share the beginning of a procedure. So a line `-- <name>` of a script in `sql/mssql/{rules,verbs}`
 //! becomes the text of `sql/mssql/parts/name.sql`: see [`Dialect::fill`].
@@ -53,6 +54,8 @@ struct Each {
     names: BTreeMap<String, BTreeSet<String>>,
     /// The comment above each routine.
     texts: BTreeMap<String, String>,
+    /// The routines that people call in plain SQL; a client calls the others.
+    plain: BTreeSet<String>,
 }
 
 impl Each {
@@ -67,22 +70,15 @@ impl Each {
                 let view = rest.split(|of: char| !of.is_alphanumeric() && of != '_').next().unwrap_or_default();
                 self.add("view", view);
             }
-            if let Some((_, called_by)) = text.split_once("-- Called by: ") {
-                let (role, routines) =
-                    called_by.split_once('\n').map_or((called_by, ""), |(role, _)| match role.split_once(" (") {
-                        Some((role, _)) => (
-                            role,
-                            called_by.split_once('(').unwrap_or_default().1.split(')').next().unwrap_or_default(),
-                        ),
-                        None => (role, name(&path).trim_end_matches(".sql")),
-                    });
-                for routine in
-                    routines.split(|of: char| !of.is_alphanumeric() && of != '_').filter(|name| !name.is_empty())
-                {
+            if let Some((role, routines)) = header(&text, "Called by", &path) {
+                for routine in routines {
                     self.add(&format!("routine of {role}"), routine);
                     self.add("routine", routine);
                     self.texts.insert(routine.to_owned(), comment_above(&text, routine));
                 }
+            }
+            if let Some((_, routines)) = header(&text, "For", &path) {
+                self.plain.extend(routines.into_iter().map(str::to_owned));
             }
         }
         Ok(())
@@ -107,11 +103,27 @@ impl Each {
             let names = self.names.get(mark).unwrap_or_else(|| panic!("no file is marked for <each {mark}>"));
             for name in names {
                 let text = self.texts.get(name).map_or("", String::as_str).replace('\'', "''");
+                let pattern = match self.plain.contains(name) {
+                    true => pattern.replace("Dialoq client", "Dialoq"),
+                    false => pattern.to_owned(),
+                };
                 done.extend([indent(line), &pattern.replace("NAME", name).replace("TEXT", &text), "\n"]);
             }
         }
         Some(done)
     }
+}
+
+/// The line `-- MARK: WORDS (NAMES)` of a script: its words, and the names, which are that of the file if there are none.
+fn header<'t>(text: &'t str, mark: &str, path: &'t Path) -> Option<(&'t str, Vec<&'t str>)> {
+    let (_, rest) = text.split_once(&format!("-- {mark}: "))?;
+    let line = rest.lines().next().unwrap_or_default();
+    let Some((words, _)) = line.split_once(" (") else {
+        return Some((line, vec![name(path).trim_end_matches(".sql")]));
+    };
+    let names = rest.split_once('(').unwrap_or_default().1.split(')').next().unwrap_or_default();
+    let names = names.split(|of: char| !of.is_alphanumeric() && of != '_').filter(|name| !name.is_empty());
+    Some((words, names.collect()))
 }
 
 /// The comment above a routine, up to what it takes.
@@ -130,7 +142,7 @@ fn comment_above(text: &str, routine: &str) -> String {
     // A routine without a comment has that of its file.
     let start = if above == 0 { 0 } else { place - above };
     let comment = lines[start..].iter().take_while(|line| line.starts_with("--"));
-    let ends = ["Takes:", "Takes,", "Gives:", "Errors:", "Locks:", "Called by:"];
+    let ends = ["Takes:", "Takes,", "Gives:", "Errors:", "Locks:", "For:", "Called by:"];
     let told = comment
         .map(|line| line.trim_start_matches('-').trim())
         .take_while(|line| !ends.iter().any(|end| line.starts_with(end)));

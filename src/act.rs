@@ -105,7 +105,7 @@ pub trait Act: Perform {
     }
 
     /// Many messages in one call, each with a conversation, type and body of its own: all of them are sent, or none. The
-    /// messages of one conversation keep their order. An empty list sends nothing. Ours.
+    /// messages of one conversation keep their order. An empty list sends nothing. Not in Service Broker.
     ///
     /// On a server it is one call instead of one for each message, so it is the fast way to send many.
     ///
@@ -221,7 +221,7 @@ pub trait Act: Perform {
     }
 
     /// Takes back the timer of [`Act::timer`]; a DialogTimer message that has arrived already stays. Nothing happens if
-    /// there is no timer. Ours: Service Broker can only set another one.
+    /// there is no timer. Not in Service Broker, which can only set another one.
     ///
     /// # Errors
     /// 8426 no such conversation, 8458 its state forbids timers.
@@ -247,7 +247,7 @@ pub trait Act: Perform {
         })
     }
 
-    /// Changes the level of one endpoint. Ours: Service Broker freezes it when the conversation begins.
+    /// Changes the level of one endpoint. Not in Service Broker, which freezes it when the conversation begins.
     ///
     /// # Errors
     /// 8426 no such conversation, 8438 its state forbids it.
@@ -385,7 +385,7 @@ pub trait Act: Perform {
     }
 
     /// Puts a dead letter back into its queue, at its old place in its conversation: it is received before the messages that
-    /// came after it and still wait. Ours.
+    /// came after it and still wait. Not in Service Broker.
     ///
     /// # Errors
     /// 60048 no such dead letter, 60049 another transaction redrives or purges it, 60050 its conversation has ended.
@@ -396,7 +396,7 @@ pub trait Act: Perform {
         Answer::to(self, Verb::RedriveDeadLetter { letter }, done)
     }
 
-    /// Removes a dead letter for good. Ours.
+    /// Removes a dead letter for good. Not in Service Broker.
     ///
     /// # Errors
     /// 60048 no such dead letter, 60049 another transaction redrives or purges it.
@@ -407,7 +407,7 @@ pub trait Act: Perform {
         Answer::to(self, Verb::PurgeDeadLetter { letter }, done)
     }
 
-    /// Puts a group that poison handling quarantined back into its queue. Ours.
+    /// Puts a group that poison handling quarantined back into its queue. Not in Service Broker.
     ///
     /// # Errors
     /// 8436 no such group.

@@ -49,7 +49,7 @@ pub enum Ramp {
     /// One more reader each 5 s, while no RECEIVE returns empty and no session waits: eight readers take 35 s.
     #[default]
     ServiceBroker,
-    /// As many as there are ready groups without a reader, at once. Ours.
+    /// As many as there are ready groups without a reader, at once. Not in Service Broker.
     Fast,
 }
 

@@ -142,7 +142,7 @@ pub enum Definition {
         /// The queue watched.
         queue: String,
     },
-    /// `CREATE WORK QUEUE name [WITH ...]`. Ours.
+    /// `CREATE WORK QUEUE name [WITH ...]`. Not in Service Broker.
     CreateWorkQueue {
         /// Up to 128 characters, compared without regard to case.
         name: String,
@@ -161,7 +161,7 @@ pub enum Definition {
         /// The work queue; its jobs and its history go with it. Refused with 3716 while a work schedule pushes into it.
         name: String,
     },
-    /// `CREATE WORK SCHEDULE name ON WORK QUEUE queue WITH CRON = '...' [, ...]`. Ours.
+    /// `CREATE WORK SCHEDULE name ON WORK QUEUE queue WITH CRON = '...' [, ...]`. Not in Service Broker.
     CreateWorkSchedule {
         /// Up to 128 characters, compared without regard to case.
         name: String,

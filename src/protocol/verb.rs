@@ -69,7 +69,7 @@ pub enum Verb {
         /// 1 to 2147483647.
         timeout_seconds: i64,
     },
-    /// `CANCEL CONVERSATION TIMER ( h )`. Ours: Service Broker can only set another timer.
+    /// `CANCEL CONVERSATION TIMER ( h )`. Not in Service Broker, which can only set another timer.
     CancelConversationTimer {
         /// The conversation; that it has no timer is no error.
         handle: ConversationHandle,
@@ -82,7 +82,7 @@ pub enum Verb {
     /// Definitions, applied wholly or not at all; not inside a transaction. Gives
     /// [`Outcome::Warnings`](super::Outcome::Warnings).
     Define(Vec<Definition>),
-    /// Changes the level of one endpoint. Ours: Service Broker freezes it at the beginning.
+    /// Changes the level of one endpoint. Not in Service Broker, which freezes it at the beginning.
     Reprioritise {
         /// The endpoint.
         handle: ConversationHandle,
@@ -95,25 +95,25 @@ pub enum Verb {
         /// The queue, without regard to case.
         queue: Arc<str>,
     },
-    /// Puts a conversation group that poison handling quarantined back into its queue. Ours.
+    /// Puts a conversation group that poison handling quarantined back into its queue. Not in Service Broker.
     ReleaseQuarantine {
         /// The group.
         group: GroupId,
     },
-    /// Puts a dead letter back into its queue, at its old place in its conversation. Ours.
+    /// Puts a dead letter back into its queue, at its old place in its conversation. Not in Service Broker.
     RedriveDeadLetter {
         /// The dead letter.
         letter: DeadLetterId,
     },
-    /// Removes a dead letter for good. Ours.
+    /// Removes a dead letter for good. Not in Service Broker.
     PurgeDeadLetter {
         /// The dead letter.
         letter: DeadLetterId,
     },
-    /// A request to a work queue. Ours.
+    /// A request to a work queue. Not in Service Broker.
     Work(WorkVerb),
     /// Many messages, each with a conversation, type and body of its own: all of them are sent, or none. Messages of one
-    /// conversation keep their order. Gives [`Outcome::Done`](super::Outcome::Done). Ours.
+    /// conversation keep their order. Gives [`Outcome::Done`](super::Outcome::Done). Not in Service Broker.
     SendEach(Vec<OutgoingMessage>),
 }
 

@@ -451,13 +451,13 @@ impl<'a> Receive<'a> {
         self
     }
 
-    /// Receives only from groups whose level is within these bounds. Ours.
+    /// Receives only from groups whose level is within these bounds. Not in Service Broker.
     pub fn levels(mut self, levels: RangeInclusive<u8>) -> Self {
         self.attempt = self.attempt.levels(levels);
         self
     }
 
-    /// Takes the oldest ready group of any level. Ours.
+    /// Takes the oldest ready group of any level. Not in Service Broker.
     pub fn oldest(mut self) -> Self {
         self.attempt.from = ReceiveFrom::Oldest;
         self

@@ -4,6 +4,7 @@
 -- Gives: nothing. No record is made if no transaction holds the group, or if the group has no conversation in that queue
 -- Errors: 60005; 1222 if another session keeps a row from being read or written for a second
 -- Locks: none
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.begin_attempt
     @attempt_id uniqueidentifier, @queue_id int, @conversation_group_id uniqueidentifier

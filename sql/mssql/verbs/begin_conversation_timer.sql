@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 58410, 58411, 58426, 58458
 -- Locks: the conversation's group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.begin_conversation_timer
     @conversation_handle uniqueidentifier, @timeout_seconds bigint

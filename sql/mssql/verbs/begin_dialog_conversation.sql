@@ -5,6 +5,7 @@
 -- Gives: conversation_handle, conversation_group_id, conversation_id, notices
 -- Errors: 58411, 58412, 58413, 58414, 58423, 58425, 58426, 59601, 59610, 60005
 -- Locks: the group, waiting if it is one that there was
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.begin_dialog_conversation
     @from_service nvarchar(4000), @to_service nvarchar(4000), @broker_instance nvarchar(4000) = NULL,

@@ -1,8 +1,9 @@
--- Takes back a conversation's timer, if it has one; a DialogTimer message that has arrived stays. Ours.
+-- Takes back a conversation's timer, if it has one; a DialogTimer message that has arrived stays. Not in Service Broker.
 -- Takes: the handle
 -- Gives: notices
 -- Errors: 58426, 58458
 -- Locks: the conversation's group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.cancel_conversation_timer
     @conversation_handle uniqueidentifier

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: none
 -- Locks: none but what the transaction holds
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.commit_attempt
     @attempt_id uniqueidentifier

@@ -4,6 +4,7 @@
 -- Gives: the jobs as take_jobs
 -- Errors: 58459, 60002, 60005, 60040, 60041, 60042, 60043: then the job is not completed
 -- Locks: as complete_job, then as take_jobs
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.complete_and_take_job
     @job_id bigint, @token bigint, @result varbinary(max), @queue nvarchar(4000), @job_count bigint = 1,

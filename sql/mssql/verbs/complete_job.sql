@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 58459, 60040, 60041, 60042, 60043
 -- Locks: the job, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user (complete_job)
 CREATE PROCEDURE dialoq.complete_job
     @job_id bigint, @token bigint, @result varbinary(max) = NULL

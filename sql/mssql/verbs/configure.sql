@@ -4,6 +4,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the broker's row
+-- For: plain SQL
 -- Called by: dialoq_admin
 CREATE PROCEDURE dialoq.configure
     @closed_retention_s bigint, @unconfirmed_retention_s bigint = NULL

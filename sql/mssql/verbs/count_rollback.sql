@@ -5,6 +5,7 @@
 -- Errors: 1222 if another session keeps a row from being read or written for a second; then tick counts the rollback
 -- Locks: its groups if the queue has quarantine or a retry policy, without waiting; otherwise the count of the queue, 100 ms at most;
 --     the definitions if a queue is disabled by this, 250 ms at most
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.count_rollback
     @attempt_id uniqueidentifier, @reason nvarchar(max) = NULL

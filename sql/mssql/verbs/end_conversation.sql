@@ -3,6 +3,7 @@
 -- Gives: state, the two letters of the endpoint's state before; notices
 -- Errors: 58424, 58426, 58427, 60005
 -- Locks: the conversation's group, waiting; the peer's if it has ended already, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.end_conversation
     @conversation_handle uniqueidentifier, @error_code int = NULL, @description nvarchar(max) = NULL, @cleanup bit = 0

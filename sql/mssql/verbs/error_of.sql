@@ -3,6 +3,7 @@
 -- Gives: code, description; both NULL if the body is none of an Error
 -- Errors: none
 -- Locks: none
+-- For: plain SQL
 -- Called by: dialoq_user
 
 -- The text of UTF-16LE with its byte-order mark; NULL if it is none, or too long for an Error.

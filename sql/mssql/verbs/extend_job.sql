@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 60005, 60040, 60041, 60042, 60043
 -- Locks: the job, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.extend_job
     @job_id bigint, @token bigint, @lease_ms bigint = NULL

@@ -4,6 +4,7 @@
 -- Gives: job_state, the state after it: scheduled, ready or dead; notices
 -- Errors: 60005, 60040, 60041, 60042, 60043
 -- Locks: the job, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.fail_job
     @job_id bigint, @token bigint, @reason nvarchar(max) = N'', @retry_in_ms bigint = NULL, @is_last bit = 0

@@ -4,6 +4,7 @@
 -- Gives: conversation_group_id (NULL: none), notices
 -- Errors: 59617, 60002
 -- Locks: the group, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.get_conversation_group
     @queue nvarchar(4000)

@@ -3,6 +3,7 @@
 -- Gives: transmission_status, '' if nothing waits or the handle is unknown
 -- Errors: none
 -- Locks: none
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.get_transmission_status
     @conversation_handle uniqueidentifier

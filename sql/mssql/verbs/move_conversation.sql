@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 58426, 58436, 58438, 58439
 -- Locks: both groups in the order of their ids, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.move_conversation
     @conversation_handle uniqueidentifier, @conversation_group_id uniqueidentifier

@@ -1,8 +1,9 @@
--- Removes a dead letter for good. Ours.
+-- Removes a dead letter for good. Not in Service Broker.
 -- Takes: the dead letter
 -- Gives: notices
 -- Errors: 60048, 60049
 -- Locks: the dead letter, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.purge_dead_letter
     @dead_letter_id bigint

@@ -5,6 +5,7 @@
 -- Gives: job_id, NULL if the job of the unique key is finished; is_new, whether this push made it; notices
 -- Errors: 58459, 60002, 60005, 60043
 -- Locks: the unique key, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.push_job
     @queue nvarchar(4000), @job_type nvarchar(4000) = N'', @job_key nvarchar(4000) = NULL, @level int = 5,

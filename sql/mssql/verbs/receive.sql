@@ -4,6 +4,7 @@
 -- Gives: the messages in order of receipt, notices in each
 -- Errors: 58426, 58436, 59617, 60002, 60005
 -- Locks: the group, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.receive
     @queue nvarchar(4000), @top bigint = NULL, @conversation_handle uniqueidentifier = NULL,

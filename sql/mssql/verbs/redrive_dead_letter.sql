@@ -1,9 +1,10 @@
 -- Puts a dead letter back into its queue, at its old place in its conversation: it is received before the messages that came after
--- it and still wait. Ours.
+-- it and still wait. Not in Service Broker.
 -- Takes: the dead letter
 -- Gives: notices
 -- Errors: 60048, 60049, 60050
 -- Locks: the conversation's group, waiting; then the dead letter, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.redrive_dead_letter
     @dead_letter_id bigint

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 60040, 60042, 60043, 60044
 -- Locks: the job, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.redrive_job
     @job_id bigint, @seen_token bigint = NULL, @seen_state nvarchar(4000) = NULL

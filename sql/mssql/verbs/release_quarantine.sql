@@ -1,8 +1,9 @@
--- Puts a conversation group that poison handling set aside back into its queue. Ours.
+-- Puts a conversation group that poison handling set aside back into its queue. Not in Service Broker.
 -- Takes: the group
 -- Gives: notices
 -- Errors: 58436
 -- Locks: the group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.release_quarantine
     @conversation_group_id uniqueidentifier

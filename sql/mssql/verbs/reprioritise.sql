@@ -1,8 +1,9 @@
--- Changes the level of one endpoint. Ours: Service Broker freezes it at the beginning.
+-- Changes the level of one endpoint. Not in Service Broker, which freezes it at the beginning.
 -- Takes: the handle, the level 1 (low) to 10 (high)
 -- Gives: notices
 -- Errors: 58426, 58438, 60005
 -- Locks: the conversation's group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.reprioritise
     @conversation_handle uniqueidentifier, @level int

@@ -5,6 +5,7 @@
 -- Gives: message_id, notices
 -- Errors: 58426, 58428, 58429, 58431, 58432, 58434, 58459, 59618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.send
     @conversation_handle uniqueidentifier, @message_type_name nvarchar(4000) = NULL, @message_body varbinary(max) = NULL,

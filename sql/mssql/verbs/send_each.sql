@@ -7,6 +7,7 @@
 -- Errors: 58426, 58428, 58429, 58431, 58432, 58434, 58459, 59618, 60005, 60026, 60033; the text begins with the place of the
 --     message
 -- Locks: the groups of the conversations in one order for all, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.send_each
     @messages dialoq.send_batch_rows READONLY, @catalog_version bigint = NULL

@@ -3,6 +3,7 @@
 -- Gives: message_id, notices
 -- Errors: 58426, 58428, 58429, 58431, 58432, 58434, 58459, 59618, 60026
 -- Locks: the conversation's group, waiting
+-- For: plain SQL (send_text)
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.send_text
     @conversation_handle uniqueidentifier, @message_type_name nvarchar(4000), @message_body nvarchar(max)

@@ -10,6 +10,7 @@
 --     and none is taken
 -- Errors: 60002, 60005, 60043
 -- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting two seconds at most
+-- For: plain SQL (take_jobs)
 -- Called by: dialoq_user (take_jobs, claim_jobs)
 CREATE PROCEDURE dialoq.take_jobs
     @queue nvarchar(4000), @job_count bigint = 1, @job_type nvarchar(4000) = NULL, @lowest int = NULL, @highest int = NULL,

@@ -10,6 +10,7 @@
 -- Errors: 60005; also in a transaction of the caller's, which would stop tick for all other sessions; 1222 if a change
 --     of definitions keeps the settings from being read for a second (READ_COMMITTED_SNAPSHOT OFF)
 -- Locks: groups, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.tick
     @top int = 500

@@ -5,6 +5,7 @@
 -- Gives: nothing
 -- Errors: 60005; 60026; 55P03 if another session notes the same transaction and does not end its own
 -- Locks: none; waits 100 ms at most
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.begin_attempt(p_attempt_id uuid, p_queue_id integer, p_conversation_group_id uuid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 8410, 8411, 8426, 8458
 -- Locks: the conversation's group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.begin_conversation_timer(p_conversation_handle uuid, p_timeout_seconds bigint)
 RETURNS TABLE (notices text)

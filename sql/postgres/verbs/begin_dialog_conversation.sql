@@ -5,6 +5,7 @@
 -- Gives: conversation_handle, conversation_group_id, conversation_id, notices
 -- Errors: 8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005
 -- Locks: the group, waiting if it is not new
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.begin_dialog_conversation(
     p_from_service text, p_to_service text, p_broker_instance text DEFAULT NULL, p_contract text DEFAULT NULL,

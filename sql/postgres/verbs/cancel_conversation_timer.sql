@@ -1,8 +1,9 @@
--- Takes back a conversation's timer, if it has one; a DialogTimer message that has arrived stays. Ours.
+-- Takes back a conversation's timer, if it has one; a DialogTimer message that has arrived stays. Not in Service Broker.
 -- Takes: the handle
 -- Gives: notices
 -- Errors: 8426, 8458
 -- Locks: the conversation's group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.cancel_conversation_timer(p_conversation_handle uuid)
 RETURNS TABLE (notices text)

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 60026
 -- Locks: none but what the transaction holds
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.commit_attempt(p_attempt_id uuid)
 RETURNS TABLE (notices text)

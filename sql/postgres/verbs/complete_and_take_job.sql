@@ -4,6 +4,7 @@
 -- Gives: the jobs as take_jobs, notices in the first; one row with notices only, for a client of Dialoq, if the completion has some
 -- Errors: 8459, 60002, 60005, 60040, 60041, 60042, 60043: then the job is not completed
 -- Locks: as complete_job, then as take_jobs
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.complete_and_take_job(
     p_job_id bigint, p_token bigint, p_result bytea, p_queue text, p_job_count bigint DEFAULT 1, p_job_type text DEFAULT NULL,

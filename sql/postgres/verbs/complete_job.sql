@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 8459, 60040, 60041, 60042, 60043
 -- Locks: the job, waiting 100 ms at most
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.complete_job(p_job_id bigint, p_token bigint, p_result bytea DEFAULT NULL)
 RETURNS TABLE (notices text)

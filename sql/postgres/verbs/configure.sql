@@ -4,6 +4,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the broker's row
+-- For: plain SQL
 -- Called by: dialoq_admin
 CREATE FUNCTION dialoq.configure(p_closed_retention_s bigint, p_unconfirmed_retention_s bigint DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -5,6 +5,7 @@
 -- Errors: 60026
 -- Locks: its groups if the queue has quarantine or a retry policy, without waiting; otherwise the count of the queue, 100 ms at most; the
 --     definitions if a queue is disabled by this, 250 ms at most
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.count_rollback(p_attempt_id uuid, p_reason text DEFAULT NULL)
 RETURNS TABLE (notices text)

@@ -3,6 +3,7 @@
 -- Gives: state, the two letters of the endpoint's state before; notices
 -- Errors: 8424, 8426, 8427, 60005
 -- Locks: the conversation's group, waiting; the peer's if it has ended already, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.end_conversation(
     p_conversation_handle uuid, p_error_code integer DEFAULT NULL, p_description text DEFAULT NULL,

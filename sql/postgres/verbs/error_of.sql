@@ -3,6 +3,7 @@
 -- Gives: code, description; both NULL if the body is none of an Error
 -- Errors: none
 -- Locks: none
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.error_of(p_message_body bytea, OUT code integer, OUT description text)
 LANGUAGE plpgsql IMMUTABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

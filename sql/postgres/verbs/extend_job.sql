@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 60005, 60040, 60041, 60042, 60043
 -- Locks: the job, waiting 100 ms at most
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.extend_job(p_job_id bigint, p_token bigint, p_lease_ms bigint DEFAULT NULL)
 RETURNS TABLE (notices text)

@@ -4,6 +4,7 @@
 -- Gives: job_state, the state after it: scheduled, ready or dead; notices
 -- Errors: 60005, 60040, 60041, 60042, 60043
 -- Locks: the job, waiting 100 ms at most
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.fail_job(
     p_job_id bigint, p_token bigint, p_reason text DEFAULT '', p_retry_in_ms bigint DEFAULT NULL, p_is_last boolean DEFAULT false)

@@ -3,6 +3,7 @@
 -- Gives: conversation_group_id (NULL: none), notices
 -- Errors: 9617, 60002
 -- Locks: the group, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.get_conversation_group(p_queue text)
 RETURNS TABLE (conversation_group_id uuid, notices text)

@@ -3,6 +3,7 @@
 -- Gives: transmission_status, '' if nothing waits or the handle is unknown
 -- Errors: none
 -- Locks: none
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.get_transmission_status(p_conversation_handle uuid)
 RETURNS TABLE (transmission_status text)

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 8426, 8436, 8438, 8439
 -- Locks: both groups in the order of their keys, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.move_conversation(p_conversation_handle uuid, p_conversation_group_id uuid)
 RETURNS TABLE (notices text)

@@ -5,6 +5,7 @@
 -- Gives: job_id, NULL if the job of the unique key is finished; is_new, whether this push made it; notices
 -- Errors: 8459, 60002, 60005, 60043
 -- Locks: the unique key, waiting 100 ms at most
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.push_job(
     p_queue text, p_job_type text DEFAULT '', p_job_key text DEFAULT NULL, p_level integer DEFAULT 5,

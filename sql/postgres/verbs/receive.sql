@@ -4,6 +4,7 @@
 -- Gives: the messages in order of receipt, notices in the first
 -- Errors: 8426, 8436, 9617, 60002, 60005
 -- Locks: the group, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.receive(
     p_queue text, p_top bigint DEFAULT NULL, p_conversation_handle uuid DEFAULT NULL,

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 60040, 60042, 60043, 60044
 -- Locks: the job, waiting 100 ms at most
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.redrive_job(p_job_id bigint, p_seen_token bigint DEFAULT NULL, p_seen_state text DEFAULT NULL)
 RETURNS TABLE (notices text)

@@ -1,8 +1,9 @@
--- Puts a conversation group that poison handling set aside back into its queue. Ours.
+-- Puts a conversation group that poison handling set aside back into its queue. Not in Service Broker.
 -- Takes: the group
 -- Gives: notices
 -- Errors: 8436
 -- Locks: the group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.release_quarantine(p_conversation_group_id uuid)
 RETURNS TABLE (notices text)

@@ -1,8 +1,9 @@
--- Changes the level of one endpoint. Ours: Service Broker freezes it at the beginning.
+-- Changes the level of one endpoint. Not in Service Broker, which freezes it at the beginning.
 -- Takes: the handle, the level 1 (low) to 10 (high)
 -- Gives: notices
 -- Errors: 8426, 8438, 60005
 -- Locks: the conversation's group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.reprioritise(p_conversation_handle uuid, p_level integer)
 RETURNS TABLE (notices text)

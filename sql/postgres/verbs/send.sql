@@ -5,6 +5,7 @@
 -- Gives: message_id, notices
 -- Errors: 8426, 8428, 8429, 8431, 8432, 8434, 9618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.send(
     p_conversation_handle uuid, p_message_type_name text DEFAULT NULL, p_message_body bytea DEFAULT NULL,

@@ -6,6 +6,7 @@
 -- Gives: notices
 -- Errors: 1205, 8426, 8428, 8429, 8431, 8432, 8434, 9618, 60005, 60026, 60033; the text begins with the place of the message
 -- Locks: the groups of the conversations in order of their keys, waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.send_each(
     p_conversation_handles uuid[], p_message_type_names text[] DEFAULT NULL, p_message_bodies bytea[] DEFAULT NULL,

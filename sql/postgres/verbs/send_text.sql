@@ -3,6 +3,7 @@
 -- Gives: message_id, notices
 -- Errors: 8426, 8428, 8429, 8431, 8432, 8434, 9618, 60026
 -- Locks: the conversation's group, waiting
+-- For: plain SQL (send_text, send_json)
 -- Called by: dialoq_user (send_text, send_json)
 
 -- SEND of a text; the body is its UTF-8.

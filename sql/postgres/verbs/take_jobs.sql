@@ -10,6 +10,7 @@
 -- Errors: 60002, 60005, 60043
 -- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting as long as
 --     their line moves
+-- For: plain SQL (take_jobs)
 -- Called by: dialoq_user (take_jobs, claim_jobs)
 CREATE OR REPLACE FUNCTION dialoq.take_jobs(
     p_queue text, p_job_count bigint DEFAULT 1, p_job_type text DEFAULT NULL, p_lowest integer DEFAULT NULL,

@@ -6,6 +6,7 @@
 --     has_due_schedules, whether a client has to fire a work schedule (fire_schedule)
 -- Errors: 60005 in a transaction that has written something; 60026
 -- Locks: groups, without waiting
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.tick(p_top integer DEFAULT 500)
 RETURNS TABLE (did integer, due_at timestamptz, notices text, now_at timestamptz, has_due_schedules boolean)

@@ -94,7 +94,7 @@ impl<S: Strategy + ?Sized> Strategy for Box<S> {
 pub enum Form {
     /// With the limits of its first publication.
     Classic,
-    /// Ours.
+    /// Not in Service Broker.
     Improved,
 }
 
