@@ -7,7 +7,7 @@
 //! A line `-- <each routine of dialoq_user> ... NAME ...` is repeated, without its mark, for every routine whose file says
 //! `-- Called by: dialoq_user`. `<each routine>` means those of both roles, `<each view>` every view of the dialect. So a right
 //! stands in the file of the routine, and nowhere else. `TEXT` in such a line is the comment above the routine, up to what it takes.
-//! `Dialoq client` in it becomes `Dialoq` for the routines whose file says `-- For: plain SQL`: people call these too.
+//! `(client)` in it is left out for the routines whose file says `-- For: plain SQL`: people call these too.
 //!
 //! T-SQL has no way to share the beginning of a procedure. So a line `-- <name>` of a script in `sql/mssql/{rules,verbs}`
 //! becomes the text of `sql/mssql/parts/name.sql`: see [`Dialect::fill`].
@@ -104,7 +104,7 @@ impl Each {
             for name in names {
                 let text = self.texts.get(name).map_or("", String::as_str).replace('\'', "''");
                 let pattern = match self.plain.contains(name) {
-                    true => pattern.replace("Dialoq client", "Dialoq"),
+                    true => pattern.replace("(client) ", ""),
                     false => pattern.to_owned(),
                 };
                 done.extend([indent(line), &pattern.replace("NAME", name).replace("TEXT", &text), "\n"]);

@@ -41,7 +41,7 @@ GRANT SELECT ON dialoq.installed TO dialoq_user, dialoq_admin;
 -- <each routine of dialoq_admin> GRANT EXECUTE ON FUNCTION dialoq.NAME TO dialoq_admin;
 
 -- What each is for, for those who list them. record_installation marks the others, which no role may execute.
--- <each routine> COMMENT ON FUNCTION dialoq.NAME IS 'Dialoq client: TEXT';
+-- <each routine> COMMENT ON FUNCTION dialoq.NAME IS 'Dialoq: (client) TEXT';
 
 DO $$
 DECLARE

@@ -32,7 +32,7 @@ BEGIN
         FROM pg_proc AS p
         WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines)
             -- roles.sql says of each routine for users what it is for.
-            AND coalesce(obj_description(p.oid, 'pg_proc'), '') NOT LIKE 'Dialoq%: %'
+            AND coalesce(obj_description(p.oid, 'pg_proc'), '') NOT LIKE 'Dialoq: %'
     LOOP
         EXECUTE format('COMMENT ON %s IS %L', v_made, 'Dialoq');
     END LOOP;
