@@ -54,7 +54,7 @@ DECLARE
 BEGIN
     LOOP
         IF p_oldest THEN
-            SELECT * INTO v_row FROM dialoq.oldest_claim(p_queue_id, v_past, v_seen, p_passed || v_late_groups);
+            SELECT * INTO v_row FROM dialoq.oldest_candidate(p_queue_id, v_past, v_seen, p_passed || v_late_groups);
         ELSE
             SELECT * INTO v_row
             FROM (
@@ -123,7 +123,7 @@ BEGIN
 END $$;
 
 -- The next candidate if age alone counts: the first row of each level that the index has.
-CREATE OR REPLACE FUNCTION dialoq.oldest_claim(
+CREATE OR REPLACE FUNCTION dialoq.oldest_candidate(
     p_queue_id integer, p_past bigint, p_seen uuid[], p_passed uuid[], OUT rank_from_top smallint, OUT oldest bigint, OUT group_id uuid,
     OUT true_top smallint, OUT true_oldest bigint)
 LANGUAGE plpgsql AS $$
@@ -133,7 +133,7 @@ BEGIN
     -- First the head of each level; all of them only if others hold every head.
     FOREACH v_limit IN ARRAY ARRAY[20, 9223372036854775807] LOOP
         SELECT c.rank_from_top, c.oldest, c.group_id, c.true_top, c.true_oldest
-        INTO oldest_claim.rank_from_top, oldest_claim.oldest, oldest_claim.group_id, oldest_claim.true_top, oldest_claim.true_oldest
+        INTO oldest_candidate.rank_from_top, oldest_candidate.oldest, oldest_candidate.group_id, oldest_candidate.true_top, oldest_candidate.true_oldest
         FROM (
             SELECT h.rank_from_top, h.oldest, h.group_id, k.rank_from_top AS true_top, k.oldest AS true_oldest
             FROM (
@@ -160,7 +160,7 @@ BEGIN
             ELSE dialoq.try_lock_group(c.group_id)
         END
         LIMIT 1;
-        EXIT WHEN oldest_claim.oldest IS NOT NULL;
+        EXIT WHEN oldest_candidate.oldest IS NOT NULL;
     END LOOP;
 END $$;
 

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 /// How long a heartbeat waits for a connection of the pool. Open transactions of this process may hold all of them for minutes; leases ended
 /// meanwhile, and their jobs were handled twice.
-const POOL_PATIENCE: Duration = Duration::from_millis(250);
+const HEARTBEAT_POOL_WAIT: Duration = Duration::from_millis(250);
 
 /// However long the lease, a request that prolongs it may hang after so long.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
@@ -160,7 +160,7 @@ impl Database {
         let mut tries = Retry::default();
         loop {
             let link = match is_heartbeat {
-                true => timeout(POOL_PATIENCE, self.take()).await.ok(),
+                true => timeout(HEARTBEAT_POOL_WAIT, self.take()).await.ok(),
                 false => Some(self.take().await),
             };
             let answer = match link {

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 /// How long a transaction with a claim waits for a connection of the pool before it takes one beyond the pool. Longer than usual
 /// statements take, so that a busy pool alone does not add a connection.
-const POOL_PATIENCE: Duration = Duration::from_millis(250);
+const CLAIM_POOL_WAIT: Duration = Duration::from_millis(250);
 
 /// The pause of an old claim that finds no spare connection, and of one whose session hangs. Those that waited in the pool's line got every connection that came back, and kept
 /// it: of 24 transactions of 500 ms on 8 connections a SEND beside them took 450 ms, without old claims 3 ms.
@@ -44,7 +44,7 @@ impl Database {
     async fn take_for_claim(&self, beyond: &Arc<Semaphore>) -> Linked<(Box<dyn Link>, Option<OwnedSemaphorePermit>)> {
         let mut pooled = pin!(self.take());
         let permit = async {
-            tokio::time::sleep(POOL_PATIENCE).await;
+            tokio::time::sleep(CLAIM_POOL_WAIT).await;
             beyond.clone().acquire_owned().await
         };
         let permit = tokio::select! {
