@@ -124,6 +124,14 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
         .map_err(|_| "the time span is too long; ten years are 3650d".to_owned())
 }
 
+/// Reads a time span in which something is to be done.
+pub(super) fn parse_time_to_work(text: &str) -> Result<Duration, String> {
+    match parse_span(text)? {
+        Duration::ZERO => Err("it leaves no time for any work; give more, or leave it out for no limit".to_owned()),
+        span => Ok(span),
+    }
+}
+
 /// Reads a conversation handle.
 pub(super) fn parse_handle(text: &str) -> Result<ConversationHandle, String> {
     jsonl::parse_handle(text).map_err(|error| error.message().to_owned())

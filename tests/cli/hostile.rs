@@ -10,6 +10,7 @@ const HANDLE: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 fn values_beyond_their_range_are_refused() {
     let _limit = crate::limit();
     let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE jobs");
     let commands: &[&[&str]] = &[
         &["receive", "orders", "--wait", "99999999999999999999d"],
         &["receive", "orders", "--wait", "-1s"],
@@ -32,6 +33,9 @@ fn values_beyond_their_range_are_refused() {
         &["activate", "orders", "--exec", ""],
         &["activate", "orders", "--exec", "true", "--max-queue-readers", "32768"],
         &["activate", "", "--exec", "true"],
+        // Each program would be killed before it did anything.
+        &["activate", "orders", "--exec", "true", "--timeout", "0"],
+        &["work", "run", "jobs", "--exec", "true", "--timeout", "0ms"],
         &["apply", ""],
         &["--db", "", "status"],
         &["status", "--watch="],

@@ -3,7 +3,7 @@
 mod report;
 
 use super::failure::{Failure, without_path};
-use super::globals::{Globals, parse_span};
+use super::globals::{Globals, parse_span, parse_time_to_work};
 use super::interrupt::Interrupt;
 use super::output::Output;
 use clap::{Args, ValueEnum};
@@ -66,7 +66,7 @@ pub(super) struct Activate {
     #[arg(long)]
     fail_on_ended_peer: bool,
     /// The longest the program may take for one message; then it is killed and the message rolled back.
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = parse_time_to_work)]
     timeout: Option<Duration>,
     /// How the number of readers grows while there is more work than they can do.
     #[arg(long, value_name = "RAMP", default_value = "service-broker")]

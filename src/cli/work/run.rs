@@ -1,7 +1,7 @@
 //! `dialoq work run`
 
 use crate::cli::failure::{Failure, without_path};
-use crate::cli::globals::{Globals, parse_span};
+use crate::cli::globals::{Globals, parse_time_to_work};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, counted, printable_name};
 use clap::Args;
@@ -48,7 +48,7 @@ pub(super) struct Run {
     #[arg(long = "type", value_name = "TYPE")]
     job_type: Option<String>,
     /// How long a program may run; then it is killed, and the attempt has failed.
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = parse_time_to_work)]
     timeout: Option<Duration>,
     /// The name of the readers in statistics.
     #[arg(long, value_name = "NAME")]
