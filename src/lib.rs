@@ -1,9 +1,9 @@
 //! A priority messaging broker with the semantics of SQL Server Service Broker, over SQL tables.
 //!
-//! Two programs that talk through tables: one begins a *conversation* with a *service* and sends messages; the other
-//! receives them from the service's *queue*, in order, exactly once, in a transaction with its own work, and answers.
-//! Conversations have *priorities*, so that urgent work overtakes; what cannot be delivered waits and is tried again;
-//! both sides get an Error when a conversation breaks.
+//! Two programs talk through tables. One begins a *conversation* with a *service* and sends messages. The other receives
+//! them from the service's *queue*, in order, exactly once, in a transaction with its own work, and answers. Conversations
+//! have *priorities*, so that urgent work overtakes. A message that cannot be delivered waits, and is delivered when the
+//! reason is gone. If a conversation breaks, both sides get an Error. A *work queue* holds jobs that need no conversation.
 //!
 //! ```
 //! use dialoq::{Act, Broker, Level, MessageType};
@@ -50,13 +50,28 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Stores
+//!
+//! [`Broker::open`] takes the URL of a database. Its parameters, such as `?durability=normal`, are listed there.
+//!
+//! | URL | feature | the broker is |
+//! |---|---|---|
+//! | `sqlite:shop.db` | none | a file; all processes of one user on one machine may use it at the same time |
+//! | `sqlite::memory:` | none | in memory, until it is closed |
+//! | `postgres://user:password@host/database` | `postgres` | a schema `dialoq` in that database, for any number of hosts |
+//! | `mssql://user:password@host/database` | `mssql` | the same on SQL Server; experimental, it has not run on one yet |
+//!
+//! The API is one for all of them. On PostgreSQL the verbs also work in a transaction that the application has already
+//! (`postgres::Enlisted`). Another feature, `cli`, builds the command `dialoq`: `--features cli,postgres` for a server.
+//! No feature is on by default. A [`Broker`] needs a tokio runtime.
+//!
 //! # What is what
 //!
 //! | | |
 //! |---|---|
 //! | *message type* | a name and what a body must look like; [`MessageType`] adds the Rust type of the body |
 //! | *contract* | which message types a conversation may carry, and which side may send each |
-//! | *queue* | where messages wait; the view `queue_messages` shows them to any SQLite client |
+//! | *queue* | where messages wait; the view `queue_messages` shows them to any client of the database |
 //! | *service* | the name that is addressed: a queue, and the contracts it accepts |
 //! | *conversation* | two endpoints, one per side, each with its own [`ConversationHandle`], level, timer and lifetime |
 //! | *conversation group* | conversations of one side that belong together: what RECEIVE takes from and locks; [`GroupId`] |
@@ -70,7 +85,8 @@
 //!
 //! A RECEIVE takes messages of one group, the highest level first, then the oldest, and locks the group to the end of
 //! the transaction: no two readers ever hold messages of one conversation. Rolling back gives the messages back in their
-//! old place; five rollbacks in a row disable the queue, because such a message is poison.
+//! old place. Five rollbacks in a row disable the queue, because such a message is poison; a queue with a retry policy
+//! pauses between the attempts instead, and then sets the message aside as a dead letter.
 //!
 //! # Waiting
 //!
@@ -100,14 +116,36 @@
 //!
 //! # Errors
 //!
-//! There is one [`Error`]. It has Service Broker's number where the condition is the same and ours from 60001
-//! ([`Error::code`]), a class ([`Error::kind`]), whether trying again may help ([`Error::is_retryable`]), and a message
-//! that names the thing, what was found, and what would be right. What breaks a *conversation* is no error of a call: it
-//! arrives as a message, see [`Message::error`](protocol::Message::error).
+//! There is one [`Error`]. It has a number ([`Error::code`]): Service Broker's where the condition is the same, and one from
+//! 60001 otherwise. It has a class ([`Error::kind`]), says whether the same call may succeed later
+//! ([`Error::is_retryable`]), and names in its message what was asked, what was found, and what to do. [`Code::ALL`] lists
+//! all numbers. A failure that breaks a *conversation* is no error of a call: it arrives as a message, see
+//! [`Message::error`](protocol::Message::error).
+//!
+//! # Monitoring
+//!
+//! [`Broker::status`] shows queues, readers and conversations; [`Broker::doctor`] finds faults; [`Broker::explain`] says why
+//! a queue does not move; [`Broker::failed`] returns once the store takes nothing more. Counters, gauges and histograms go
+//! to the recorder of the crate `metrics` that the application installs, and each verb has a span of the crate `tracing`.
 //!
 //! # Tests of your own
 //!
 //! [`testing`] opens brokers in memory, on a clock that stands still until the test moves it.
+//!
+//! # Pages
+//!
+//! The repository has more, by question in `docs/README.md`:
+//!
+//! | page | content |
+//! |---|---|
+//! | `docs/tutorial.md`, `examples` | the first fifteen minutes with the command; programs to run and read |
+//! | `docs/semantics.md` | every rule, and each difference from Service Broker |
+//! | `docs/work-queues.md`, `docs/classic-patterns.md` | jobs; the tables that people write by hand, and the same in Dialoq |
+//! | `docs/priority.md` | strategies, their bounds, and how to choose |
+//! | `docs/servers.md`, `docs/plain-sql.md`, `docs/sqlserver.md` | connections, settings, failures; verbs for other languages |
+//! | `docs/deployment.md`, `docs/operations.md` | units, containers, health checks; files, backup, installation, activation |
+//! | `docs/troubleshooting.md` | symptoms, and every error number with its cause and what to do |
+//! | `docs/security.md`, `docs/reliability.md`, `docs/performance.md` | threats; faults that are tested; figures |
 
 pub mod act;
 pub mod activation;
@@ -155,11 +193,13 @@ pub use store::{AccessToken, FromSqlValue, Gathering, IntoSqlParams, OpenOptions
 pub use time::{Clock, Timestamp};
 pub use tx::Tx;
 
-/// The Rust in README.md, docs/priority.md and docs/work-queues.md runs with the tests.
+/// The Rust in README.md, docs/priority.md, docs/work-queues.md and docs/classic-patterns.md runs with the tests.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]
     mod readme {}
+    #[doc = include_str!("../docs/classic-patterns.md")]
+    mod classic_patterns {}
     #[doc = include_str!("../docs/priority.md")]
     mod priority {}
     #[doc = include_str!("../docs/work-queues.md")]
