@@ -86,7 +86,7 @@
 //! A RECEIVE takes messages of one group, the highest level first, then the oldest, and locks the group to the end of
 //! the transaction: no two readers ever hold messages of one conversation. Rolling back gives the messages back in their
 //! old place. Five rollbacks in a row disable the queue, because such a message is poison; a queue with a retry policy
-//! pauses between the attempts instead, and then sets the message aside as a dead letter.
+//! pauses between the attempts instead, and in the end sets the group or the message aside.
 //!
 //! # Waiting
 //!
