@@ -3,6 +3,7 @@
 
 #[path = "../servers/called_by.rs"]
 mod called_by;
+mod errors;
 mod features;
 mod frames;
 mod levels;
