@@ -74,7 +74,7 @@ BEGIN
     END IF;
     SELECT s.last_value INTO v_last FROM dialoq.next_job_token AS s;
     IF v_ahead IS NULL AND v_last < v_mark THEN
-        -- The server has fallen, or this is a copy.
+        -- The server has fallen, or this is a copy of its files. pg_dump copies job_token_run too.
         v_last := setval('dialoq.next_job_token', v_mark);
     END IF;
     v_mark := greatest(v_mark, v_last) + 16777216;
