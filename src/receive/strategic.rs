@@ -1,7 +1,7 @@
 //! Queues read by a strategy, as a stream of transactions.
 
 use super::strategy::{ClassAttempt, Found, Plan, Served, Strategy, WhenEmpty};
-use super::wait::{Deadline, ReceiveAttempt, is_held, receive_first};
+use super::wait::{Deadline, ReceiveAttempt, WaitEnd, is_held, receive_first};
 use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
@@ -187,12 +187,13 @@ pub(crate) async fn next_by<C: Chosen>(
     strategy: &mut dyn Strategy,
     deadline: Deadline,
 ) -> Result<Option<(Arc<str>, C::Batch)>> {
-    let clock = act.store().clock().clone();
+    let clock = act.store().clock();
+    let end = WaitEnd::new(clock, deadline);
     loop {
         let planned_at = clock.now();
         let plan = strategy.plan(planned_at);
-        let (mut answer, some_left_out) = try_plan(chosen, act, &plan, deadline).await?;
-        if answer.is_none() && some_left_out && chosen.tries_all_at_last() && is_over(act, deadline) {
+        let (mut answer, some_left_out) = try_plan(chosen, act, &plan, &end).await?;
+        if answer.is_none() && some_left_out && chosen.tries_all_at_last() && end.is_over() {
             answer = chosen.first(act, &plan.attempts, Deadline::Now).await?;
         }
         let found = answer.as_ref().and_then(|(attempt, batch)| C::describe(*attempt, batch));
@@ -200,17 +201,9 @@ pub(crate) async fn next_by<C: Chosen>(
         if let Some((attempt, batch)) = answer {
             return Ok(Some((plan.attempts[attempt].class.clone(), batch)));
         }
-        if is_over(act, deadline) {
+        if end.is_over() {
             return Ok(None);
         }
-    }
-}
-
-fn is_over(act: &dyn Perform, deadline: Deadline) -> bool {
-    match deadline {
-        Deadline::Now => true,
-        Deadline::At(due) => act.store().clock().now() >= due,
-        Deadline::Never => false,
     }
 }
 
@@ -222,17 +215,18 @@ async fn try_plan<C: Chosen>(
     chosen: &C,
     act: &dyn Perform,
     plan: &Plan,
-    deadline: Deadline,
+    end: &WaitEnd<'_>,
 ) -> Result<(FirstFound<C::Batch>, bool)> {
     let Some(places) = chosen.places(act, &plan.attempts) else {
-        return Ok((try_attempts(chosen, act, &plan.attempts, plan.when_empty, deadline).await?, false));
+        return Ok((try_attempts(chosen, act, &plan.attempts, plan.when_empty, end).await?, false));
     };
     let attempts: Vec<ClassAttempt> = places.iter().map(|place| plan.attempts[*place].clone()).collect();
-    let soon = Deadline::after(act.store().clock(), LOOK_AGAIN).or_earlier(deadline);
+    let clock = act.store().clock();
+    let soon = WaitEnd::new(clock, Deadline::after(clock, LOOK_AGAIN).or_earlier(end.deadline()));
     // A classic loop without its first queue would not wait at all.
-    let found = match try_attempts(chosen, act, &attempts, WhenEmpty::WaitOnAll, soon).await {
+    let found = match try_attempts(chosen, act, &attempts, WhenEmpty::WaitOnAll, &soon).await {
         // Another queue is held too. The time that is over then is that of this look, not the caller's.
-        Err(error) if is_held(&error) && !is_over(act, deadline) => None,
+        Err(error) if is_held(&error) && !end.is_over() => None,
         found => found?,
     };
     Ok((found.map(|(taken, batch)| (places[taken], batch)), true))
@@ -244,16 +238,16 @@ async fn try_attempts<C: Chosen>(
     act: &dyn Perform,
     attempts: &[ClassAttempt],
     when_empty: WhenEmpty,
-    deadline: Deadline,
+    end: &WaitEnd<'_>,
 ) -> Result<FirstFound<C::Batch>> {
     if attempts.iter().all(|attempt| attempt.wait.is_zero()) {
-        return chosen.first(act, attempts, deadline).await;
+        return chosen.first(act, attempts, end.deadline()).await;
     }
     let mut held = None;
     for (place, attempt) in attempts.iter().enumerate() {
         let wait = match attempt.wait {
             Duration::ZERO => Deadline::Now,
-            wait => Deadline::after(act.store().clock(), wait).or_earlier(deadline),
+            wait => Deadline::after(act.store().clock(), wait).or_earlier(end.deadline()),
         };
         match chosen.first(act, &attempts[place..=place], wait).await {
             Ok(Some((_, batch))) => return Ok(Some((place, batch))),
@@ -267,9 +261,9 @@ async fn try_attempts<C: Chosen>(
         }
     }
     match (when_empty, held) {
-        (WhenEmpty::Replan, Some(error)) if is_over(act, deadline) => Err(error),
+        (WhenEmpty::Replan, Some(error)) if end.is_over() => Err(error),
         (WhenEmpty::Replan, _) => Ok(None),
-        (WhenEmpty::WaitOnAll, _) => chosen.first(act, attempts, deadline).await,
+        (WhenEmpty::WaitOnAll, _) => chosen.first(act, attempts, end.deadline()).await,
     }
 }
 

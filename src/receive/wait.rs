@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::futures::OwnedNotified;
+use tokio::time::Instant;
 
 /// How long a receive attempt waits when it finds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,6 +43,65 @@ impl Deadline {
             (Self::Now, _) | (_, Self::Now) => Self::Now,
             (Self::Never, due) | (due, Self::Never) => due,
             (Self::At(one), Self::At(other)) => Self::At(one.min(other)),
+        }
+    }
+}
+
+/// The end of a wait. Judged by the broker's clock once, and by one that nobody sets from then on: a clock that is put right meanwhile
+/// neither ends the wait nor makes it longer.
+pub(crate) struct WaitEnd<'a> {
+    clock: &'a Clock,
+    end: End,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Now,
+    At(Instant),
+    /// By a clock that only tests move.
+    AtManual(Timestamp),
+    Never,
+}
+
+impl<'a> WaitEnd<'a> {
+    pub(crate) fn new(clock: &'a Clock, deadline: Deadline) -> Self {
+        let end = match deadline {
+            Deadline::Now => End::Now,
+            Deadline::At(due) if clock.moves().is_some() => End::AtManual(due),
+            Deadline::At(due) => Instant::now().checked_add(due.since(clock.now())).map_or(End::Never, End::At),
+            Deadline::Never => End::Never,
+        };
+        Self { clock, end }
+    }
+
+    /// As the clock shows it now.
+    pub(crate) fn deadline(&self) -> Deadline {
+        match self.end {
+            End::Now => Deadline::Now,
+            End::At(end) => Deadline::after(self.clock, end.saturating_duration_since(Instant::now())),
+            End::AtManual(due) => Deadline::At(due),
+            End::Never => Deadline::Never,
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        match self.end {
+            End::Now => true,
+            End::At(end) => Instant::now() >= end,
+            End::AtManual(due) => self.clock.now() >= due,
+            End::Never => false,
+        }
+    }
+
+    /// Comes when it is over; `None` if there is nothing to wait for.
+    fn alarm(&self) -> Option<BoxFuture<'static, ()>> {
+        match self.end {
+            End::At(end) => Some(Box::pin(tokio::time::sleep_until(end))),
+            End::AtManual(due) => {
+                let clock = self.clock.clone();
+                Some(Box::pin(async move { clock.sleep_until(due).await }))
+            }
+            End::Now | End::Never => None,
         }
     }
 }
@@ -293,16 +353,9 @@ fn leaves_some_out(store: &dyn Store, questions: &[Question]) -> bool {
 async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> Result<Option<(usize, Outcome)>> {
     let store = act.store();
     let mut waiting = Waiting::begin(store, questions, act.may_hold_groups());
-    // Judged by the clock once and by the alarm from then on: a clock that is put right meanwhile neither ends a wait
-    // nor makes it longer.
-    let mut is_due = matches!(deadline, Deadline::At(due) if store.clock().now() >= due);
-    let mut alarm = match deadline {
-        Deadline::At(due) => {
-            let clock = store.clock().clone();
-            Some(Box::pin(async move { clock.sleep_until(due).await }))
-        }
-        Deadline::Now | Deadline::Never => None,
-    };
+    let end = WaitEnd::new(store.clock(), deadline);
+    let mut is_due = end.is_over();
+    let mut alarm = end.alarm();
     loop {
         let mut signals = waiting.register();
         match try_each(act, questions).await {

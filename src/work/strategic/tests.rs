@@ -197,3 +197,30 @@ async fn an_empty_range_of_levels_does_not_let_all_readers_look() {
         broker.clock().advance(Duration::from_secs(5));
     }
 }
+
+/// Of both kinds of plan: one that waits on all queues at once, and one that waits on each.
+#[tokio::test]
+async fn a_wait_neither_ends_nor_goes_on_because_the_clock_was_set() {
+    let _limit = crate::testing::limit();
+    let clock = crate::time::Clock::wrong_by(0);
+    let broker =
+        Broker::open_with("sqlite::memory:", crate::OpenOptions::default().clock(clock.clone())).await.unwrap();
+    broker.execute("CREATE WORK QUEUE a; CREATE WORK QUEUE b").await.unwrap();
+    let wait = Duration::from_millis(100);
+    for hours in [-1, 1] {
+        let shares = broker.take_jobs_by(weighted([("a", 8), ("b", 1)])).unwrap();
+        let classic = broker.take_jobs_by(dual_queue_loop_classic("a", "b").timeout(wait / 3)).unwrap();
+        for turns in [shares, classic] {
+            let mut turns = turns.wait(wait);
+            let began = std::time::Instant::now();
+            let set = async {
+                while broker.activity().queue(&work_queue_on_board("a")).facts().waiting == 0 {
+                    tokio::task::yield_now().await;
+                }
+                clock.jump(hours * 3600);
+            };
+            let (turn, ()) = tokio::join!(turns.next(&broker), set);
+            assert!(turn.unwrap().is_none() && began.elapsed() >= wait, "after {:?}", began.elapsed());
+        }
+    }
+}
