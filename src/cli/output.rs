@@ -1,7 +1,7 @@
 //! What goes to standard output and standard error.
 
 use super::failure::Failure;
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use dialoq::internals::store::url::redacted_in;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -140,6 +140,12 @@ pub(super) fn table(headings: &[&str]) -> Table {
 /// Whether colours are wanted: standard output is a terminal, and NO_COLOR is not set.
 pub(super) fn is_coloured() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+}
+
+/// A cell, red in a terminal if it wants a human.
+pub(super) fn marked(text: String, wants_a_human: bool) -> Cell {
+    let cell = Cell::new(text);
+    if wants_a_human && is_coloured() { cell.fg(Color::Red) } else { cell }
 }
 
 /// A table that breaks no word: in a narrow terminal it leaves columns out, the first of `spare` first. The columns have the

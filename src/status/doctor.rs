@@ -1,7 +1,7 @@
 //! The faults of a running broker: findings with advice.
 
-use super::BY_POISON;
 use super::shell::shell_word;
+use super::{BY_POISON, count, flag};
 use crate::broker::Broker;
 use crate::catalog::body::BodyChecks;
 use crate::catalog::{Catalog, OffBy, same_name};
@@ -13,7 +13,8 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// How old a fault must be before [`Broker::doctor`] reports it: five minutes.
+/// How long messages and jobs must have waited, conversations been left open, leases been over and schedules been due before
+/// [`Broker::doctor`] reports them: five minutes.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 const MEND_SCHEMA: &str = "`dialoq dump` prints it; ALTER MESSAGE TYPE with a mended one (XML: CREATE XML SCHEMA COLLECTION under another name first)";
@@ -43,7 +44,35 @@ pub enum FindingKind {
     RefusedSchema,
     /// Messages died after the last attempt of a retry policy.
     DeadLetters,
+    /// A work queue is paused, and jobs that are ready wait in it.
+    PausedWorkQueue,
+    /// Jobs of a work queue have used up their attempts.
+    DeadJobs,
+    /// The leases of taken jobs are over, and no process gives the jobs to other readers.
+    LostJobs,
+    /// Jobs of a work queue are ready, and no reader takes one.
+    WaitingJobs,
+    /// A work schedule should have fired and has not.
+    OverdueSchedule,
 }
+
+/// The order of findings.
+const WORST_FIRST: [FindingKind; 14] = [
+    FindingKind::BrokerDisabled,
+    FindingKind::DisabledQueue,
+    FindingKind::PausedWorkQueue,
+    FindingKind::RefusedSchema,
+    FindingKind::Quarantined,
+    FindingKind::DeadLetters,
+    FindingKind::DeadJobs,
+    FindingKind::NeverEnded,
+    FindingKind::WaitingMessages,
+    FindingKind::WaitingJobs,
+    FindingKind::LostJobs,
+    FindingKind::OverdueSchedule,
+    FindingKind::Undelivered,
+    FindingKind::WithoutLifetime,
+];
 
 /// Something [`Broker::doctor`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,11 +80,12 @@ pub enum FindingKind {
 pub struct Finding {
     /// The kind of finding.
     pub kind: FindingKind,
-    /// The service, queue, message type or XML schema collection it is about; `broker` if it is the broker itself.
+    /// The service, queue, work queue, work schedule, message type or XML schema collection it is about; `broker` if it is the broker
+    /// itself.
     pub subject: String,
-    /// How many conversations, messages, groups or message types; 1 if it is the broker itself.
+    /// How many conversations, messages, groups, message types or jobs; 1 if it is the broker itself or a work schedule.
     pub amount: u64,
-    /// Since when, for the oldest of them; `None` if there are none. Serializes as UTC text with milliseconds.
+    /// Since when, for the oldest of them; `None` if there are none, or the broker does not know it. Serializes as UTC text with milliseconds.
     pub since: Option<Timestamp>,
     /// The finding, as text.
     pub what: String,
@@ -70,10 +100,16 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: a disabled broker, disabled queues, schemas that are refused, quarantined groups, dead letters,
-    /// conversations that were never ended, messages that no caller receives or that cannot be delivered. Faults younger than [`PATIENCE`] do
-    /// not count. Work queues are not looked at: see [`Broker::work_queues`] and [`Broker::jobs`].
-    /// Every schema is compiled, on a thread for blocking work, which takes a second for megabytes.
+    /// Finds the usual faults, worst first: a disabled broker, disabled queues, paused work queues with ready jobs, schemas that are
+    /// refused, quarantined groups, dead letters, dead jobs, conversations that were never ended, messages that no caller receives, jobs
+    /// that no reader takes, lost jobs, work schedules that do not fire, messages that cannot be delivered, and open conversations without
+    /// LIFETIME. The first seven kinds are reported whatever their age, the others if they are older than [`PATIENCE`].
+    ///
+    /// A backlog of a work queue is no fault while a reader takes jobs from it: jobs wait for no reader if none is taken now, and none of
+    /// those in the queue, or of the last hundred in its history, was taken within the patience.
+    ///
+    /// Every job that is not finished is read once. Every schema is compiled, on a thread for blocking work, which
+    /// takes a second for megabytes.
     ///
     /// # Errors
     /// Those of the store.
@@ -81,7 +117,7 @@ impl Broker {
         self.doctor_after(PATIENCE).await
     }
 
-    /// The same with another patience.
+    /// The same with another patience; with zero every fault counts, however young.
     ///
     /// # Errors
     /// Those of the store.
@@ -99,6 +135,7 @@ impl Broker {
             (FindingKind::DeadLetters, texts.dead_letters, false),
             (FindingKind::NeverEnded, texts.never_ended, true),
             (FindingKind::WaitingMessages, texts.waiting_messages, true),
+            (FindingKind::OverdueSchedule, texts.overdue_schedules, true),
             (FindingKind::Undelivered, texts.undelivered, true),
             (FindingKind::WithoutLifetime, texts.without_lifetime, true),
         ] {
@@ -107,23 +144,25 @@ impl Broker {
                 false => self.query(text, ()).await?,
             };
             for row in &rows.rows {
-                let mut finding = finding(kind, row, now)?;
+                let mut finding = Seen::of(row)?.finding(kind, now);
                 if kind == FindingKind::DisabledQueue {
                     self.name_cause(&mut finding);
                 }
                 findings.push(finding);
             }
-            if kind == FindingKind::DisabledQueue {
-                let catalog = self.catalog();
-                let refused = tokio::task::spawn_blocking(move || refused_schemas(&catalog)).await;
-                findings.extend(match refused.map_err(tokio::task::JoinError::try_into_panic) {
-                    Ok(found) => found,
-                    Err(Ok(panic)) => std::panic::resume_unwind(panic),
-                    // The runtime is shutting down.
-                    Err(Err(_)) => return Err(Error::closed()),
-                });
-            }
         }
+        for row in &self.query(texts.work_queues, (now.0, before)).await?.rows {
+            findings.extend(of_work_queue(row, now)?);
+        }
+        let catalog = self.catalog();
+        let refused = tokio::task::spawn_blocking(move || refused_schemas(&catalog)).await;
+        findings.extend(match refused.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(found) => found,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(Err(_)) => return Err(Error::closed()),
+        });
+        findings.sort_by_key(|finding| WORST_FIRST.iter().position(|kind| *kind == finding.kind));
         Ok(findings)
     }
 
@@ -197,78 +236,151 @@ fn refused_schemas(catalog: &Catalog) -> Vec<Finding> {
     findings
 }
 
-fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
-    let subject: String = row.get("subject")?;
-    let amount = u64::try_from(row.get::<i64>("amount")?).unwrap_or_default();
-    let since = row.get::<Option<i64>>("since")?.map(Timestamp);
-    let detail: Option<String> = row.get("detail")?;
-    let age = since.map_or_else(|| "no time".to_owned(), |since| rough(now.since(since)));
-    let many = |one: &str| if amount == 1 { format!("1 {one}") } else { format!("{amount} {one}s") };
-    let wait = if amount == 1 { "waits" } else { "wait" };
-    let (detail, word) = (detail.as_deref(), shell_word(&subject));
-    let (what, advice) = match kind {
-        FindingKind::NeverEnded => (
-            format!(
-                "service '{subject}' has not ended {} whose other side has ended or that broke, the oldest {age} old",
-                many("conversation")
-            ),
-            format!(
-                "the reader of queue '{}' should END the conversation when it receives EndDialog or Error",
-                detail.unwrap_or_default()
-            ),
-        ),
-        FindingKind::WithoutLifetime => (
-            format!(
-                "service '{subject}' holds {} with '{}' open without LIFETIME, the oldest {age} old",
-                many("conversation"),
-                detail.unwrap_or_default()
-            ),
-            "begin them WITH LIFETIME, so that forgotten ones end, or END them when their work is done".to_owned(),
-        ),
-        FindingKind::DisabledQueue => (
-            format!("queue '{subject}' is disabled; {} for it {wait}, the oldest for {age}", many("message")),
-            format!("if rollbacks disabled it, find out why they happened, then `dialoq resume {word}`"),
-        ),
-        FindingKind::WaitingMessages => (
-            format!("{} {wait} in queue '{subject}', the oldest for {age}", many("message")),
-            match detail {
-                Some(procedure) => format!(
-                    "see that a process with procedure '{procedure}' registered runs, that its readers keep up, and that \
-                     MAX_QUEUE_READERS is not too low"
+/// What a work queue may have: up to four findings.
+fn of_work_queue(row: &SqlRow, now: Timestamp) -> Result<Vec<Finding>> {
+    let (is_enabled, is_idle) = (flag(row, "is_enabled")?, flag(row, "is_idle")?);
+    let mut findings = Vec::new();
+    for (kind, amount, since, is_fault) in [
+        (FindingKind::PausedWorkQueue, "ready", "ready_since", !is_enabled),
+        (FindingKind::DeadJobs, "dead", "dead_since", true),
+        (FindingKind::WaitingJobs, "waiting", "waiting_since", is_enabled && is_idle),
+        (FindingKind::LostJobs, "lost", "lost_since", true),
+    ] {
+        let amount = count(row, amount)?;
+        if is_fault && amount > 0 {
+            let since = row.get::<Option<i64>>(since)?.map(Timestamp);
+            findings.push(Seen { subject: row.get("subject")?, amount, since, detail: None }.finding(kind, now));
+        }
+    }
+    Ok(findings)
+}
+
+/// What a row says of a fault.
+struct Seen {
+    subject: String,
+    amount: u64,
+    since: Option<Timestamp>,
+    detail: Option<String>,
+}
+
+impl Seen {
+    fn of(row: &SqlRow) -> Result<Self> {
+        Ok(Self {
+            subject: row.get("subject")?,
+            amount: count(row, "amount")?,
+            since: row.get::<Option<i64>>("since")?.map(Timestamp),
+            detail: row.get("detail")?,
+        })
+    }
+
+    fn finding(self, kind: FindingKind, now: Timestamp) -> Finding {
+        let (what, advice) = self.texts(kind, now);
+        Finding { kind, subject: self.subject, amount: self.amount, since: self.since, what, advice }
+    }
+
+    fn texts(&self, kind: FindingKind, now: Timestamp) -> (String, String) {
+        let Self { subject, amount, since, detail } = self;
+        let age = since.map_or_else(|| "no time".to_owned(), |since| rough(now.since(since)));
+        let many = |one: &str| if *amount == 1 { format!("1 {one}") } else { format!("{amount} {one}s") };
+        let (wait, are) = if *amount == 1 { ("waits", "is") } else { ("wait", "are") };
+        let (detail, word) = (detail.as_deref(), shell_word(subject));
+        match kind {
+            FindingKind::NeverEnded => (
+                format!(
+                    "service '{subject}' has not ended {} whose other side has ended or that broke, the oldest {age} old",
+                    many("conversation")
                 ),
-                None => "receive from it, or activate readers for it".to_owned(),
-            },
-        ),
-        FindingKind::Undelivered => (
-            format!(
-                "{} to service '{subject}' cannot be delivered, the oldest for {age}: {}",
-                many("message"),
-                detail.filter(|status| !status.is_empty()).unwrap_or("delivery has not been tried yet")
+                format!(
+                    "the reader of queue '{}' should END the conversation when it receives EndDialog or Error",
+                    detail.unwrap_or_default()
+                ),
             ),
-            "do what the status says, or END the conversations that send them WITH ERROR".to_owned(),
-        ),
-        FindingKind::DeadLetters => (
-            format!("queue '{subject}' has {}, the first for {age}", many("dead letter")),
-            format!(
-                "look at them with `dialoq dead list --queue {word}`, mend what failed, then `dialoq dead redrive` or \
-                 `dialoq dead purge`"
+            FindingKind::WithoutLifetime => (
+                format!(
+                    "service '{subject}' holds {} with '{}' open without LIFETIME, the oldest {age} old",
+                    many("conversation"),
+                    detail.unwrap_or_default()
+                ),
+                "begin them WITH LIFETIME, so that forgotten ones end, or END them when their work is done".to_owned(),
             ),
-        ),
-        FindingKind::BrokerDisabled => (format!("{subject} is disabled"), MEND_BROKER.to_owned()),
-        FindingKind::RefusedSchema => (format!("the schema of '{subject}' is not usable"), MEND_SCHEMA.to_owned()),
-        FindingKind::Quarantined => (
-            format!(
-                "{} of queue '{subject}' {} quarantined",
-                many("conversation group"),
-                if amount == 1 { "is" } else { "are" }
+            FindingKind::DisabledQueue => (
+                format!("queue '{subject}' is disabled; {} for it {wait}, the oldest for {age}", many("message")),
+                format!("if rollbacks disabled it, find out why they happened, then `dialoq resume {word}`"),
             ),
-            format!(
-                "find out why their messages cannot be handled (`dialoq peek {word}`), then `dialoq release` them or `dialoq \
-                 end` their conversations"
+            FindingKind::WaitingMessages => (
+                format!("{} {wait} in queue '{subject}', the oldest for {age}", many("message")),
+                match detail {
+                    Some(procedure) => format!(
+                        "see that a process with procedure '{procedure}' registered runs, that its readers keep up, and that \
+                         MAX_QUEUE_READERS is not too low"
+                    ),
+                    None => "receive from it, or activate readers for it".to_owned(),
+                },
             ),
-        ),
-    };
-    Ok(Finding { kind, subject, amount, since, what, advice })
+            FindingKind::Undelivered => (
+                format!(
+                    "{} to service '{subject}' cannot be delivered, the oldest for {age}: {}",
+                    many("message"),
+                    detail.filter(|status| !status.is_empty()).unwrap_or("delivery has not been tried yet")
+                ),
+                "do what the status says, or END the conversations that send them WITH ERROR".to_owned(),
+            ),
+            FindingKind::DeadLetters => (
+                format!("queue '{subject}' has {}, the first for {age}", many("dead letter")),
+                format!(
+                    "look at them with `dialoq dead list --queue {word}`, mend what failed, then `dialoq dead redrive` or \
+                     `dialoq dead purge`"
+                ),
+            ),
+            FindingKind::BrokerDisabled => (format!("{subject} is disabled"), MEND_BROKER.to_owned()),
+            FindingKind::RefusedSchema => (format!("the schema of '{subject}' is not usable"), MEND_SCHEMA.to_owned()),
+            FindingKind::Quarantined => (
+                format!("{} of queue '{subject}' {are} quarantined", many("conversation group")),
+                format!(
+                    "find out why their messages cannot be handled (`dialoq peek {word}`), then `dialoq release` them or `dialoq \
+                     end` their conversations"
+                ),
+            ),
+            FindingKind::PausedWorkQueue => (
+                format!("work queue '{subject}' is paused; {} {are} ready in it, the oldest for {age}", many("job")),
+                format!("when the reason is gone, `dialoq work resume {word}`"),
+            ),
+            FindingKind::DeadJobs => (
+                format!("work queue '{subject}' has {}, the first for {age}", many("dead job")),
+                format!(
+                    "look at them with `dialoq work list {word} --state dead`, mend what failed, then `dialoq work redrive {word}` \
+                     or `dialoq work cancel {word} --state dead`"
+                ),
+            ),
+            FindingKind::WaitingJobs => (
+                format!("{} {are} ready in work queue '{subject}', the oldest for {age}, and no reader takes one", many("job")),
+                format!(
+                    "see that a reader runs, such as `dialoq work run {word} --exec PROGRAM`; `dialoq explain {word}` says what \
+                     else may hold them up"
+                ),
+            ),
+            FindingKind::LostJobs => (
+                format!(
+                    "{} of work queue '{subject}' {are} lost: the lease is over, the first for {age}, and the reader has reported \
+                     nothing",
+                    many("job")
+                ),
+                format!(
+                    "see that a process that opens the broker for changes runs: it gives them to other readers, or makes them dead; \
+                     `dialoq work list {word} --state lost` shows who took them"
+                ),
+            ),
+            FindingKind::OverdueSchedule => (
+                format!(
+                    "work schedule '{subject}' of work queue '{}' has been due for {age} and has not fired",
+                    detail.unwrap_or_default()
+                ),
+                "see that a process that opens the broker for changes runs; if one does, its log says why it cannot fire, and \
+                 `dialoq work schedule list` shows the times"
+                    .to_owned(),
+            ),
+        }
+    }
 }
 
 /// A duration in its largest unit, for reading.

@@ -206,7 +206,7 @@ impl Broker {
     }
 
     async fn explain_queue(&self, name: &str) -> Result<Explanation> {
-        let status = self.status().await?;
+        let status = self.status_of_messages().await?;
         let mut reasons = Reasons::default();
         let waiting = self.queue_reasons(&status, name, &mut reasons);
         // RECEIVE passes over the groups that sessions hold; the first one is named.
@@ -274,8 +274,23 @@ impl Broker {
                 "",
             );
         }
-        if waiting == quarantined {
-            reasons.notes(ReasonKind::Empty, "no message in it can be received", "");
+        if waiting == 0 {
+            reasons.notes(ReasonKind::Empty, "the queue is empty", "");
+            let running = queue.readers_running.unwrap_or(0);
+            match queue.monitors.len() {
+                0 => {}
+                1 => reasons.notes(
+                    ReasonKind::Readers,
+                    format!("1 process activates it; readers running: {running}"),
+                    "",
+                ),
+                processes => {
+                    let what = format!("{processes} processes activate it; readers running: {running}");
+                    reasons.notes(ReasonKind::Readers, what, "");
+                }
+            }
+        } else if waiting == quarantined {
+            reasons.notes(ReasonKind::Empty, "all its messages are quarantined or pause", "");
         } else if queue.is_receive_enabled {
             self.reader_reasons(queue, reasons);
         }
@@ -330,7 +345,9 @@ impl Broker {
                             format!("receive from it, or run `dialoq activate {word} --exec PROGRAM`"),
                         ),
                     };
-                    let what = format!("no reader is known: {off}, and no session of this process waits in a RECEIVE");
+                    let what = format!(
+                        "no reader is known: {off}; sessions of other processes that only wait in a RECEIVE are not recorded"
+                    );
                     reasons.notes(ReasonKind::NoReader, what, advice);
                 }
             },
@@ -345,7 +362,7 @@ impl Broker {
     async fn explain_sides(&self, id: Uuid, sides: Vec<ConversationSide>) -> Result<Explanation> {
         let is_group = sides.iter().all(|side| side.conversation_handle.0 != id && side.conversation_id.0 != id);
         let mut reasons = Reasons::default();
-        let status = self.status().await?;
+        let status = self.status_of_messages().await?;
         self.broker_reasons(&status, &mut reasons);
         let (kind, summary) = if is_group {
             let summary = format!("group of {} at service '{}'", sides.len(), sides[0].service_name);
@@ -523,7 +540,7 @@ impl Broker {
 
     async fn explain_message(&self, message: PeekedMessage) -> Result<Explanation> {
         let mut reasons = Reasons::default();
-        let status = self.status().await?;
+        let status = self.status_of_messages().await?;
         let own = ConversationFilter { id: Some(message.conversation_handle.0), ..ConversationFilter::default() };
         if let Some(side) = self.conversations(&own, 1).await?.iter().find(|side| side.is_quarantined) {
             aside_reason(side, &mut reasons);
@@ -552,7 +569,7 @@ impl Broker {
 
     async fn explain_undelivered(&self, message: WaitingMessage) -> Result<Explanation> {
         let mut reasons = Reasons::default();
-        self.broker_reasons(&self.status().await?, &mut reasons);
+        self.broker_reasons(&self.status_of_messages().await?, &mut reasons);
         self.undelivered_reason(&message, &mut reasons);
         let first = self.undelivered(Some(message.conversation_handle), None, 1, 0).await?.pop();
         if let Some(first) = first.filter(|first| first.message_id != message.message_id) {

@@ -1,4 +1,4 @@
-//! The state of a broker, as data: [`Broker::status`] shows queues, conversations and undelivered messages,
+//! The state of a broker, as data: [`Broker::status`] shows queues, conversations, undelivered messages and work queues,
 //! [`Broker::doctor`] names faults with advice.
 //!
 //! Both read tables only. They also work on [`Broker::open_read_only`], while another process owns the file.
@@ -48,6 +48,7 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::ConversationState;
 use crate::store::{SqlRow, SqlValue, StatusTexts};
 use crate::time::Timestamp;
+use crate::work::WorkQueueStatus;
 use serde::Serialize;
 use std::collections::HashMap;
 use uuid::Uuid;
@@ -73,6 +74,8 @@ pub struct Status {
     pub conversations: Vec<ConversationCount>,
     /// The undelivered messages, by target service and reason.
     pub transmission_queue: Vec<Undelivered>,
+    /// Every work queue, by name, as [`Broker::work_queues`] gives it.
+    pub work_queues: Vec<WorkQueueStatus>,
 }
 
 /// The state of a queue.
@@ -187,12 +190,17 @@ pub struct Undelivered {
 }
 
 impl Broker {
-    /// The state of queues, readers, conversations and undelivered messages. Reads of a few moments make up one status:
-    /// a message that moves meanwhile may be counted twice or not at all.
+    /// The state of queues, readers, conversations, undelivered messages and work queues. Reads of a few moments make up one status:
+    /// a message or job that moves meanwhile may be counted twice or not at all.
     ///
     /// # Errors
     /// 60012 a row of the broker is missing or holds an impossible value; else those of [`Broker::query`].
     pub async fn status(&self) -> Result<Status> {
+        Ok(Status { work_queues: self.work_queues().await?, ..self.status_of_messages().await? })
+    }
+
+    /// The same without work queues, whose jobs may be many.
+    async fn status_of_messages(&self) -> Result<Status> {
         let at = self.clock().now();
         let broker = self.status_rows(|texts| texts.broker).await?;
         let broker =
@@ -221,6 +229,7 @@ impl Broker {
             queues,
             conversations: conversations.iter().map(conversation_count).collect::<Result<_>>()?,
             transmission_queue: transmission_queue.iter().map(|row| undelivered(row, at)).collect::<Result<_>>()?,
+            work_queues: Vec::new(),
         })
     }
 

@@ -79,6 +79,10 @@ pub struct DoctorTexts {
     pub undelivered: &'static str,
     /// Conversations without LIFETIME; the parameter is a moment.
     pub without_lifetime: &'static str,
+    /// Work queues with jobs that need a look; the parameters are now and a moment.
+    pub work_queues: &'static str,
+    /// Work schedules that should have fired; the parameter is a moment.
+    pub overdue_schedules: &'static str,
 }
 
 /// The texts below `sql/<dialect>/status` and `sql/<dialect>/doctor`.
@@ -102,6 +106,8 @@ macro_rules! store_texts {
                 waiting_messages: doctor::WAITING_MESSAGES,
                 undelivered: doctor::UNDELIVERED,
                 without_lifetime: doctor::WITHOUT_LIFETIME,
+                work_queues: doctor::WORK_QUEUES,
+                overdue_schedules: doctor::OVERDUE_SCHEDULES,
             },
             work: $crate::store::WorkTexts {
                 queues: work::QUEUES,

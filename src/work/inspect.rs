@@ -9,6 +9,7 @@ use crate::protocol::work::{Seen, WorkVerb};
 use crate::store::{SqlRow, SqlValue, WorkTexts};
 use crate::time::Timestamp;
 use serde::Serialize;
+use std::collections::HashMap;
 
 /// The jobs that one unit cancels or redrives.
 const AT_ONCE: usize = 500;
@@ -41,6 +42,9 @@ pub struct WorkQueueStatus {
     pub oldest_ready_ms: Option<u64>,
     /// Finished jobs in the history.
     pub finished: u64,
+    /// The activated readers that run now, in all processes; `None` if no process activates this work queue. Other readers are not
+    /// counted.
+    pub readers_running: Option<u64>,
 }
 
 /// Which jobs are meant; the default is all.
@@ -170,13 +174,18 @@ pub struct Spread {
 }
 
 impl Broker {
-    /// Every work queue with the number of its jobs.
+    /// Every work queue with the number of its jobs. Every job is read, finished ones of the history too.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn work_queues(&self) -> Result<Vec<WorkQueueStatus>> {
         let now = self.clock().now();
         let rows = self.query(self.work_texts().queues, (now.0,)).await?.rows;
+        let monitors = self.query(self.shared_store().texts().status.monitors, ()).await?.rows;
+        let mut readers: HashMap<i64, u64> = HashMap::new();
+        for row in &monitors {
+            *readers.entry(row.get("queue_id")?).or_default() += count(row, "readers_running")?;
+        }
         let status = |row: &SqlRow| {
             let oldest: Option<i64> = row.get("oldest_ready_us")?;
             Ok(WorkQueueStatus {
@@ -190,6 +199,7 @@ impl Broker {
                 dead: count(row, "dead")?,
                 oldest_ready_ms: oldest.map(|oldest| u64::try_from((now.0 - oldest) / 1000).unwrap_or(0)),
                 finished: count(row, "finished")?,
+                readers_running: readers.get(&row.get("queue_id")?).copied(),
             })
         };
         rows.iter().map(status).collect()

@@ -224,6 +224,8 @@ staged!(hosts, hosts_share_the_maximum, async |store| {
         running += row(worker).await.tasks_running;
     }
     assert_eq!(running, 3);
+    let shown = async { while stage.work_queues().await.unwrap()[0].readers_running != Some(3) {} };
+    soon("the readers of all hosts in the status", shown).await;
     stage.advance(FIVE_SECONDS);
     // The maximum is altered by one broker, and the others are notified.
     stage.ddl("ALTER WORK QUEUE jobs WITH MAX_QUEUE_READERS = 1").await;

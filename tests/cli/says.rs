@@ -168,6 +168,7 @@ fn a_terminal_gets_colours_and_lines_that_fit() {
     let shop = Shop::open();
     shop.order(&["a"]);
     shop.ok(&["pause", "orders", "--reason", "a long reason with many words that fits no narrow terminal on one line"]);
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE emails");
     let Some(shown) = in_terminal(&shop, 80, None, "status") else { return };
     assert!(shown.contains("\u{1b}[") && shown.contains("OFF"), "what wants a human is coloured: {shown:?}");
     for columns in [80, 60] {
@@ -175,7 +176,7 @@ fn a_terminal_gets_colours_and_lines_that_fit() {
         assert!(!plain.contains('\u{1b}'), "NO_COLOR is obeyed: {plain:?}");
         let widest = plain.lines().map(|line| line.chars().count()).max().unwrap_or(0);
         assert!(widest <= columns.into(), "{columns}: {plain}");
-        for word in ["checkout", "messages", "//shop/OrderService", "narrow", "CONVERSING"] {
+        for word in ["checkout", "messages", "//shop/OrderService", "narrow", "CONVERSING", "emails"] {
             assert!(plain.contains(word), "{word} is in one piece: {plain}");
         }
     }
@@ -249,6 +250,8 @@ fn status_names_each_process_that_activates_a_queue() {
         printed.contains("orders is activated by process ") && printed.contains("(INACTIVE, 0 readers)"),
         "{printed}"
     );
+    let explained = shop.ok(&["explain", "orders"]);
+    assert!(explained.contains("- the queue is empty\n- 2 processes activate it; readers running: 0"), "{explained}");
     for mut running in running {
         running.signal("TERM");
         drop(running.output.take());

@@ -94,6 +94,39 @@ fn status_shows_a_disabled_queue() {
 }
 
 #[test]
+fn work_queues_have_a_section_if_there_are_any() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    assert!(!shop.ok(&["status"]).contains("Work queues"));
+    assert_eq!(status(&shop)["work_queues"], Value::Array(Vec::new()));
+    let hostile = "\u{1b}[31mred\nTransmission queue";
+    let script = format!("CREATE WORK QUEUE emails WITH MAX_ATTEMPTS = 1; CREATE WORK QUEUE [{hostile}]");
+    shop.ok_with(&["apply", "-"], script.as_bytes());
+    for body in ["a", "b"] {
+        shop.ok(&["work", "push", "emails", body]);
+    }
+    let taken = shop.json(&["--json", "work", "take", "emails"]).remove(0);
+    shop.ok(&["work", "fail", &taken["job"].to_string(), &taken["token"].to_string(), "no such address"]);
+    shop.ok(&["work", "pause", hostile]);
+    let printed = shop.ok(&["status"]);
+    let (_, section) = printed.split_once("\n\nWork queues\n").expect(&printed);
+    assert!(section.contains(r"\u{1b}[31mred\nTransmission queue (paused)"), "{section}");
+    assert!(section.ends_with("emails has 1 dead job: dialoq work list emails --state dead\n"), "{section}");
+    let found = status(&shop)["work_queues"].clone();
+    let keys = |queue: &Value| queue.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&found[0]), keys(&shop.json(&["--json", "work", "list"])[0]), "one form of a work queue");
+    let emails = found.as_array().unwrap().iter().find(|queue| queue["name"] == "emails").unwrap();
+    let jobs = ["scheduled", "ready", "taken", "lost", "dead"].map(|state| emails[state].as_u64().unwrap());
+    assert_eq!((jobs, &emails["readers_running"]), ([0, 1, 0, 0, 1], &Value::Null));
+    let mut watching = shop.start(&["--json", "status", "--watch", "60ms"]);
+    let seen: Value = serde_json::from_str(&watching.line()).unwrap();
+    assert_eq!(seen["work_queues"].as_array().map(Vec::len), Some(2));
+    watching.interrupt();
+    drop(watching.output.take());
+    watching.end();
+}
+
+#[test]
 fn watch_refreshes_the_status() {
     let _limit = crate::limit();
     let shop = Shop::open();

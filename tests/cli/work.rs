@@ -1,6 +1,6 @@
 //! `dialoq work`
 
-use crate::shop::Shop;
+use crate::shop::{Shop, text};
 use serde_json::Value;
 
 /// A shop with the work queue `emails` and so many jobs.
@@ -116,6 +116,38 @@ fn the_output_of_a_program_is_the_result_byte_by_byte() {
         running.interrupt();
         assert_eq!(running.end().0, Some(130));
     }
+}
+
+/// A check by exit code did not see work queues.
+#[test]
+fn the_doctor_names_faults_of_work_queues() {
+    let _limit = crate::limit();
+    let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
+    let faults = |options: &[&str]| {
+        let output = shop.run_with(&[&["--json", "doctor"], options].concat(), b"");
+        let found: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(output.status.code(), Some(if found.is_empty() { 0 } else { 3 }));
+        found
+    };
+    assert!(faults(&[]).is_empty(), "it has not waited for long");
+    let waiting = &faults(&["--after", "0s"])[0];
+    assert_eq!((&waiting["kind"], &waiting["subject"]), (&"waiting_jobs".into(), &"emails".into()));
+    let taken = shop.json(&["--json", "work", "take", "emails"]).remove(0);
+    assert!(faults(&["--after", "0s"]).is_empty(), "a reader has it");
+    shop.ok(&["work", "fail", &taken["job"].to_string(), &taken["token"].to_string(), "no such address"]);
+    let dead = &faults(&[])[0];
+    assert_eq!((&dead["kind"], &dead["subject"], &dead["amount"]), (&"dead_jobs".into(), &"emails".into(), &1.into()));
+    let output = shop.run_with(&["doctor", "--after", "2d"], b"");
+    let shown = text(&output.stdout);
+    assert!(shown.starts_with("- work queue 'emails' has 1 dead job, the first for"), "{shown}");
+    assert!(shown.contains("`dialoq work list emails --state dead`"), "{shown}");
+    shop.ok(&["work", "redrive", "emails", "--yes"]);
+    shop.ok(&["work", "pause", "emails"]);
+    assert_eq!(faults(&[])[0]["kind"], "paused_work_queue");
+    shop.ok(&["work", "resume", "emails"]);
+    shop.ok(&["work", "take", "emails", "--pop"]);
+    assert!(faults(&["--after", "0s"]).is_empty());
+    assert_eq!(shop.ok(&["doctor", "--after", "0s"]), "no fault was found\n");
 }
 
 /// `dialoq explain` says that this list shows when.

@@ -2,9 +2,9 @@
 
 use crate::servers::Store;
 use crate::{HOUR, Patient, broker, dialog};
-use dialoq::Act;
 use dialoq::status::{Finding, FindingKind, PATIENCE};
 use dialoq::testing::START;
+use dialoq::{Act, Broker, Timestamp};
 use std::time::Duration;
 
 /// The only finding, after enough time for it to count.
@@ -105,4 +105,104 @@ pub(crate) async fn conversations_without_lifetime_are_named(store: Store) {
     broker.advance(HOUR);
     let finding = only(&broker, FindingKind::WithoutLifetime, "client", 1).await;
     assert!(finding.what.contains("'worker'"), "{finding}");
+}
+
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// A broker with a work queue whose name is no plain word.
+async fn with_jobs(store: Store, options: &str) -> Patient {
+    let broker = broker(store).await;
+    broker.execute(&format!("CREATE WORK QUEUE [night mail]{options}")).await.unwrap();
+    broker
+}
+
+pub(crate) async fn dead_jobs_are_named_whatever_their_age(store: Store) {
+    let broker = with_jobs(store, " WITH MAX_ATTEMPTS = 1").await;
+    assert_eq!(broker.doctor().await.unwrap(), []);
+    for body in ["a", "b"] {
+        broker.push_job("night mail", body).await.unwrap();
+        let job = broker.take_jobs("night mail").await.unwrap().remove(0);
+        broker.fail_job(&job, "no such address").await.unwrap();
+        broker.advance(MOMENT);
+    }
+    let finding = only(&broker, FindingKind::DeadJobs, "night mail", 2).await;
+    assert_eq!(finding.since, Some(START));
+    assert_eq!(finding.what, "work queue 'night mail' has 2 dead jobs, the first for 2 s");
+    assert!(finding.advice.contains("`dialoq work list 'night mail' --state dead`"), "{finding}");
+    assert_eq!(broker.doctor_after(HOUR).await.unwrap(), [finding]);
+    broker.redrive_jobs(&dialoq::work::JobFilter::default()).await.unwrap();
+    assert_eq!(broker.doctor().await.unwrap(), []);
+}
+
+pub(crate) async fn a_paused_work_queue_with_ready_jobs_is_named(store: Store) {
+    let broker = with_jobs(store, " WITH STATUS = OFF").await;
+    broker.push_job("night mail", "later").run_after(HOUR).await.unwrap();
+    assert_eq!(broker.doctor().await.unwrap(), [], "nothing is ready");
+    broker.push_job("night mail", "now").await.unwrap();
+    let finding = only(&broker, FindingKind::PausedWorkQueue, "night mail", 1).await;
+    assert_eq!(finding.advice, "when the reason is gone, `dialoq work resume 'night mail'`");
+    assert_eq!(broker.doctor_after(HOUR).await.unwrap(), [finding]);
+    broker.advance(HOUR);
+    assert_eq!(only(&broker, FindingKind::PausedWorkQueue, "night mail", 2).await.since, Some(START));
+}
+
+pub(crate) async fn jobs_that_no_reader_takes_are_named(store: Store) {
+    let broker = with_jobs(store, " WITH RETRY_JITTER_PERCENT = 0").await;
+    for body in ["a", "b", "c"] {
+        broker.push_job("night mail", body).await.unwrap();
+    }
+    broker.advance(PATIENCE);
+    assert_eq!(broker.doctor().await.unwrap(), [], "not older than the patience");
+    broker.advance(MOMENT);
+    let finding = only(&broker, FindingKind::WaitingJobs, "night mail", 3).await;
+    assert_eq!(finding.since, Some(START));
+    assert!(finding.advice.contains("`dialoq work run 'night mail' --exec PROGRAM`"), "{finding}");
+    assert_eq!(broker.doctor_after(HOUR).await.unwrap(), []);
+
+    // While a reader has one, and for the patience after it was taken, the others only wait.
+    let job = broker.take_jobs("night mail").lease(HOUR).await.unwrap().remove(0);
+    assert_eq!(broker.doctor().await.unwrap(), [], "a reader works");
+    broker.advance(HOUR / 2);
+    assert_eq!(broker.doctor().await.unwrap(), [], "it works on");
+    broker.complete_job(&job).await.unwrap();
+    assert_eq!(broker.doctor().await.unwrap(), [], "it completed one a moment ago");
+    broker.advance(PATIENCE + MOMENT);
+    only(&broker, FindingKind::WaitingJobs, "night mail", 2).await;
+
+    // A failed job is ready since its failure, and its taking shows a reader too.
+    let mut jobs = broker.take_jobs("night mail").count(2).await.unwrap();
+    for job in &jobs {
+        broker.fail_job(job, "the server is busy").await.unwrap();
+    }
+    broker.advance(MOMENT);
+    assert_eq!(broker.doctor().await.unwrap(), []);
+    broker.advance(PATIENCE + MOMENT);
+    only(&broker, FindingKind::WaitingJobs, "night mail", 2).await;
+    jobs = broker.take_jobs("night mail").count(2).pop().await.unwrap();
+    assert_eq!((jobs.len(), broker.doctor_after(Duration::ZERO).await.unwrap()), (2, Vec::new()));
+}
+
+/// No process that may change the broker runs, so nothing ends the lease and nothing fires. On a server the process that looks does both.
+pub(crate) async fn lost_jobs_and_schedules_that_stand_still_are_named(store: Store) {
+    if !matches!(store, Store::Sqlite) {
+        return;
+    }
+    let broker = with_jobs(store, "").await;
+    let script = "CREATE WORK SCHEDULE nightly ON WORK QUEUE [night mail] WITH CRON = '@daily';
+        CREATE WORK SCHEDULE paused ON WORK QUEUE [night mail] WITH CRON = '@daily', STATUS = OFF";
+    broker.execute(script).await.unwrap();
+    broker.push_job("night mail", "x").await.unwrap();
+    assert_eq!(broker.take_jobs("night mail").await.unwrap().len(), 1);
+    assert_eq!(broker.doctor_after(Duration::ZERO).await.unwrap(), []);
+    broker.broker.close().await.unwrap();
+
+    let reader = Broker::open_read_only(broker.database.url()).await.unwrap();
+    let found = reader.doctor().await.unwrap();
+    let kinds: Vec<_> = found.iter().map(|found| (found.kind, &*found.subject, found.amount, found.since)).collect();
+    let due = |seconds: i64| Some(Timestamp(START.0 + seconds * 1_000_000));
+    let lost = (FindingKind::LostJobs, "night mail", 1, due(60));
+    assert_eq!(kinds, [lost, (FindingKind::OverdueSchedule, "nightly", 1, due(86_400))]);
+    assert!(found[0].advice.contains("`dialoq work list 'night mail' --state lost`"), "{}", found[0]);
+    assert!(found[1].what.contains("of work queue 'night mail'"), "{}", found[1]);
+    reader.close().await.unwrap();
 }

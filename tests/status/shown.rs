@@ -152,6 +152,28 @@ pub(crate) async fn another_process_reads_the_same(store: Store) {
     reader.close().await.unwrap();
 }
 
+pub(crate) async fn work_queues_are_shown_with_their_jobs_and_readers(store: Store) {
+    let broker = broker(store).await;
+    assert_eq!(broker.status().await.unwrap().work_queues, []);
+    broker.execute("CREATE WORK QUEUE reports; CREATE WORK QUEUE emails WITH MAX_ATTEMPTS = 1").await.unwrap();
+    broker.push_job("emails", "later").run_after(HOUR).await.unwrap();
+    for body in ["dead", "taken", "ready", "ready too"] {
+        broker.push_job("emails", body).await.unwrap();
+    }
+    let dead = broker.take_jobs("emails").await.unwrap().remove(0);
+    broker.fail_job(&dead, "no such address").await.unwrap();
+    assert_eq!(broker.take_jobs("emails").lease(HOUR).await.unwrap().len(), 1);
+    broker.advance(Duration::from_millis(1500));
+    let status = broker.status().await.unwrap();
+    assert_eq!(status.work_queues, broker.work_queues().await.unwrap());
+    let emails = &status.work_queues[0];
+    assert_eq!((emails.name.as_str(), status.work_queues[1].name.as_str()), ("emails", "reports"));
+    let jobs = [emails.scheduled, emails.ready, emails.taken, emails.lost, emails.dead, emails.finished];
+    assert_eq!((jobs, emails.oldest_ready_ms, emails.readers_running), ([1, 2, 1, 0, 1, 0], Some(1500), None));
+    let json = serde_json::to_value(&status).unwrap();
+    assert_eq!((&json["work_queues"][0]["name"], &json["work_queues"][0]["dead"]), (&"emails".into(), &1.into()));
+}
+
 pub(crate) async fn json_has_the_documented_names(store: Store) {
     let broker = broker(store).await;
     dialog(&broker).await;

@@ -1,9 +1,9 @@
 -- Every work queue with the number of its jobs by state. A scheduled job whose time has come is ready; a taken job whose
 -- lease is over is lost.
 -- Takes: @P1 now
--- Gives: name, is_enabled, work_order, scheduled, ready, taken, lost, dead, oldest_ready_us, finished
+-- Gives: queue_id, name, is_enabled, work_order, scheduled, ready, taken, lost, dead, oldest_ready_us, finished
 SELECT
-    q.name, q.is_enabled, q.work_order,
+    q.queue_id, q.name, q.is_enabled, q.work_order,
     COALESCE(SUM(j.is_scheduled), 0) AS scheduled, COALESCE(SUM(j.is_ready), 0) AS ready,
     COALESCE(SUM(j.is_taken), 0) AS taken, COALESCE(SUM(j.is_lost), 0) AS lost, COALESCE(SUM(j.is_dead), 0) AS dead,
     MIN(CASE WHEN j.is_ready = 1 THEN j.pushed_at END) AS oldest_ready_us, MAX(COALESCE(f.finished, 0)) AS finished

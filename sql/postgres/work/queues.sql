@@ -1,9 +1,9 @@
 -- Every work queue with the number of its jobs by state. A scheduled job whose time has come is ready; a taken job whose
 -- lease is over is lost.
 -- Takes: $1 now
--- Gives: name, is_enabled, work_order, scheduled, ready, taken, lost, dead, oldest_ready_us, finished
+-- Gives: queue_id, name, is_enabled, work_order, scheduled, ready, taken, lost, dead, oldest_ready_us, finished
 SELECT
-    q.name, q.is_enabled, q.work_order,
+    q.queue_id, q.name, q.is_enabled, q.work_order,
     pg_catalog.count(*) FILTER (WHERE j.state = 0 AND j.due_at > $1::bigint) AS scheduled,
     pg_catalog.count(*) FILTER (WHERE j.state = 1 OR j.state = 0 AND j.due_at <= $1::bigint) AS ready,
     pg_catalog.count(*) FILTER (WHERE j.state = 2 AND (j.due_at IS NULL OR j.due_at > $1::bigint)) AS taken,

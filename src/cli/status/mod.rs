@@ -11,12 +11,12 @@ use serde::Serialize;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// Show queues per level, readers, conversations, and what waits to be transmitted.
+/// Show queues per level, readers, conversations, what waits to be transmitted, and work queues.
 ///
 /// Reads the tables without owning them, so that it works while another process runs the broker. Of a queue it shows
 /// per level how many messages are ready in how many conversation groups, and for how long the oldest has waited; of
 /// an activated queue how many readers run, how many may, and each process that runs them with the state of its queue
-/// monitor. In a terminal what wants a human is red, unless NO_COLOR is
+/// monitor. Of a work queue it shows what `dialoq work list` does. In a terminal what wants a human is red, unless NO_COLOR is
 /// set; a narrow one leaves columns out, --json has all.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -1,12 +1,14 @@
 //! The status as tables.
 
 use super::Sides;
-use crate::cli::output::{counted, fitting, folded, is_coloured, printable, printable_name, shortened, span, table};
-use comfy_table::{Cell, Color};
+use crate::cli::output::{counted, fitting, folded, marked, printable, printable_name, shortened, span, table};
+use crate::cli::work::queue_table;
+use comfy_table::Cell;
 use dialoq::internals::shell_word;
 use dialoq::status::{
     ConversationCount, ConversationSide, LevelStatus, MonitorStatus, OffBy, QueueOff, QueueStatus, Status,
 };
+use dialoq::work::WorkQueueStatus;
 use std::time::Duration;
 
 /// All of it, for a terminal; the sides of conversations if they were asked for.
@@ -28,6 +30,24 @@ pub(super) fn tables(status: &Status, sides: Option<&Sides>) -> String {
     }
     text.push_str("\n\nTransmission queue\n");
     text.push_str(&if status.transmission_queue.is_empty() { "empty".to_owned() } else { transmission(status) });
+    text.push_str(&work_queues(&status.work_queues));
+    text
+}
+
+/// The work queues, if there are any, and how to look at what wants a human.
+fn work_queues(queues: &[WorkQueueStatus]) -> String {
+    if queues.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n\nWork queues\n{}", queue_table(queues));
+    for queue in queues.iter().filter(|queue| queue.dead > 0) {
+        text.push_str(&folded(&format!(
+            "\n{} has {}: dialoq work list {} --state dead",
+            printable_name(&queue.name),
+            counted(queue.dead, "dead job"),
+            printable_name(&shell_word(&queue.name))
+        )));
+    }
     text
 }
 
@@ -102,12 +122,6 @@ pub(in crate::cli) fn since_and_why(off: &QueueOff) -> String {
         (_, None) => "a statement turned it off and gave no reason".into(),
     };
     format!("since {}: {why}", off.since)
-}
-
-/// A cell, red in a terminal if it wants a human.
-fn marked(text: String, wants_a_human: bool) -> Cell {
-    let cell = Cell::new(text);
-    if wants_a_human && is_coloured() { cell.fg(Color::Red) } else { cell }
 }
 
 fn state(queue: &QueueStatus) -> String {

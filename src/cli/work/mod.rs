@@ -8,6 +8,8 @@ mod schedule;
 mod show;
 mod take;
 
+pub(in crate::cli) use show::queue_table;
+
 use super::failure::Failure;
 use super::globals::Globals;
 use super::interrupt::Interrupt;

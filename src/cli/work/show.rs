@@ -3,7 +3,9 @@
 use super::{Filter, parse_job};
 use crate::cli::failure::Failure;
 use crate::cli::globals::Globals;
-use crate::cli::output::{Output, fitting, fitting_with_text, printable, shortened, span, table};
+use crate::cli::output::{
+    Output, fitting, fitting_with_text, marked, printable, printable_name, shortened, span, table,
+};
 use clap::{Args, ValueEnum};
 use comfy_table::Cell;
 use dialoq::internals::jsonl::{BodyText, to_base64};
@@ -15,7 +17,7 @@ use std::time::Duration;
 /// List work queues, or their jobs.
 ///
 /// Without a filter, every work queue with the number of its jobs by state; a narrow terminal leaves columns out, --json has
-/// all. With one, the jobs that are not finished, the
+/// all. Readers are those that are activated. With one, the jobs that are not finished, the
 /// first pushed first; with --finished, those that are. Reads only, so that it works while another process runs the
 /// broker. A job is lost when its lease is over and its reader has reported nothing.
 #[derive(Debug, Args)]
@@ -94,24 +96,30 @@ async fn queues(output: &Output, broker: &Broker) -> Result<(), Failure> {
     if queues.is_empty() {
         return output.text("no work queue is defined");
     }
-    let headings = ["work queue", "order", "#scheduled", "#ready", "#oldest", "#taken", "#lost", "#dead", "#finished"];
+    output.text(&queue_table(&queues))
+}
+
+/// Every work queue with the number of its jobs, for a terminal.
+pub(in crate::cli) fn queue_table(queues: &[WorkQueueStatus]) -> String {
+    let headings =
+        ["work queue", "order", "#scheduled", "#ready", "#oldest", "#taken", "#lost", "#dead", "#finished", "#readers"];
     let row = |queue: &WorkQueueStatus| {
         let paused = if queue.is_enabled { "" } else { " (paused)" };
-        let row = [
-            format!("{}{paused}", printable(&queue.name)),
-            queue.order.clone(),
-            queue.scheduled.to_string(),
-            queue.ready.to_string(),
-            queue.oldest_ready_ms.map_or(String::new(), |ms| span(Duration::from_millis(ms))),
-            queue.taken.to_string(),
-            queue.lost.to_string(),
-            queue.dead.to_string(),
-            queue.finished.to_string(),
-        ];
-        row.map(Cell::new).to_vec()
+        vec![
+            marked(format!("{}{paused}", printable_name(&queue.name)), !queue.is_enabled),
+            Cell::new(&queue.order),
+            Cell::new(queue.scheduled),
+            Cell::new(queue.ready),
+            Cell::new(queue.oldest_ready_ms.map_or(String::new(), |ms| span(Duration::from_millis(ms)))),
+            Cell::new(queue.taken),
+            marked(queue.lost.to_string(), queue.lost > 0),
+            marked(queue.dead.to_string(), queue.dead > 0),
+            Cell::new(queue.finished),
+            Cell::new(queue.readers_running.map_or("–".to_owned(), |readers| readers.to_string())),
+        ]
     };
-    // In a narrow terminal first the order goes, then the finished jobs, the age, and those that are scheduled.
-    output.text(&fitting(&headings, &[1, 8, 4, 2], &queues.iter().map(row).collect::<Vec<_>>()).to_string())
+    // In a narrow terminal first the order goes, then the finished jobs, the readers, the age, and those that are scheduled.
+    fitting(&headings, &[1, 8, 9, 4, 2], &queues.iter().map(row).collect::<Vec<_>>()).to_string()
 }
 
 fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {

@@ -58,6 +58,8 @@ static DIALECT: Dialect = Dialect {
             waiting_messages: "",
             undelivered: "",
             without_lifetime: "",
+            work_queues: "",
+            overdue_schedules: "",
         },
         work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "", schedules: "" },
         inspect: InspectTexts {
