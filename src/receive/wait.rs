@@ -47,7 +47,7 @@ impl Deadline {
     }
 }
 
-/// The end of a wait. Judged by the broker's clock once, and by one that nobody sets from then on: a clock that is put right meanwhile
+/// The end of a wait. Judged by the broker's clock once, and by one that is never set from then on: a clock that is put right meanwhile
 /// neither ends the wait nor makes it longer.
 pub(crate) struct WaitEnd<'a> {
     clock: &'a Clock,

@@ -37,6 +37,29 @@ fn files_are_short() {
     assert!(long.is_empty(), "over {MOST_LINES} lines: {long:#?}");
 }
 
+/// A longer line of prose is not read in a window beside another one, and a change of a word in it shows as a change of all of it.
+const MOST_COLUMNS: usize = 160;
+
+/// Pages that tests write.
+const WRITTEN_BY_TESTS: [&str; 2] = ["docs/verbs.md", "docs/conformance.md"];
+
+#[test]
+fn lines_of_the_pages_are_short() {
+    let pages = ["docs", "examples", "sql"].iter().flat_map(|folder| files(&root().join(folder), "md"));
+    let at_the_top = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name));
+    let mut long = Vec::new();
+    for page in pages.chain(at_the_top).filter(|page| !WRITTEN_BY_TESTS.contains(&&*shown(page))) {
+        let mut is_code = false;
+        for (number, line) in fs::read_to_string(&page).unwrap().lines().enumerate() {
+            is_code ^= line.trim_start().starts_with("```");
+            if !is_code && !line.starts_with('|') && line.chars().count() > MOST_COLUMNS {
+                long.push(format!("{}:{}", shown(&page), number + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "over {MOST_COLUMNS} characters: {long:#?}");
+}
+
 #[test]
 fn every_module_has_a_doc_comment() {
     let silent: Vec<String> = files(&root().join("src"), "rs")
