@@ -77,7 +77,7 @@ impl Each {
                     self.texts.insert(routine.to_owned(), comment_above(&text, routine));
                 }
             }
-            if let Some((_, routines)) = header(&text, "For", &path) {
+            if let Some(("plain SQL", routines)) = header(&text, "For", &path) {
                 self.plain.extend(routines.into_iter().map(str::to_owned));
             }
         }

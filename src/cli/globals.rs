@@ -59,6 +59,12 @@ impl Globals {
         opened.ok_or_else(|| Failure::Interrupted("interrupted".into()))
     }
 
+    /// The same for a service, which SIGTERM may stop before there is anything in hand.
+    pub(super) async fn open_service(&self, interrupt: &Interrupt) -> Result<Broker, Failure> {
+        let opened = interrupt.unless_requested(self.open()).await?;
+        opened.ok_or_else(|| interrupt.after_the_work("stopped before the broker was open".into()))
+    }
+
     /// Opens the broker; makes its database if there is none.
     pub(super) async fn open_or_create(&self) -> Result<Broker, Failure> {
         self.open_with(true).await

@@ -90,6 +90,7 @@ struct Counters {
     completed: AtomicU64,
     failed: AtomicU64,
     lost: AtomicU64,
+    unreported: AtomicU64,
 }
 
 impl Counters {
@@ -98,6 +99,7 @@ impl Counters {
             completed: self.completed.load(Relaxed),
             failed: self.failed.load(Relaxed),
             lost: self.lost.load(Relaxed),
+            unreported: self.unreported.load(Relaxed),
         }
     }
 }
@@ -113,6 +115,8 @@ pub struct WorkDone {
     /// Jobs that were cancelled, or whose lease was over, while the handler ran; also those that a handler completed itself in
     /// a queue with `HISTORY = OFF`, which look the same.
     pub lost: u64,
+    /// Leased jobs whose end could not be reported, as while a server is away: they come back when their leases are over.
+    pub unreported: u64,
 }
 
 /// Readers to be started; see [`Broker::worker`].

@@ -73,7 +73,7 @@ fn plain_sql_has_its_comments_and_its_texts() {
     assert_eq!(marked(is_for_users, "^Dialoq: .{25}"), "t", "each routine for users says what it is for");
     let of_plain_sql = "p.proname IN ('send', 'send_json', 'receive', 'begin_dialog_conversation', 'end_conversation', 'take_jobs', 'push_job', 'complete_job', 'fail_job', 'tick', 'error_of')";
     assert_eq!(marked(of_plain_sql, "^Dialoq: [^(]"), "t", "those that people call are marked");
-    let of_clients = "has_function_privilege('dialoq_user', p.oid, 'EXECUTE') AND p.proname ~ '_batch$|^claim_|^put_'";
+    let of_clients = "has_function_privilege('dialoq_admin', p.oid, 'EXECUTE') AND p.proname ~ '^(send|receive|begin|end|claim)_batch$|^put_|^on_'";
     assert_eq!(marked(of_clients, "^Dialoq: .client. "), "t");
     assert_eq!(marked(&format!("NOT {is_for_users}"), "^Dialoq$"), "t", "internal ones are marked only");
     // What is commented is known to be the broker's: it goes and comes with the next installation.

@@ -182,6 +182,22 @@ pub(crate) async fn jobs_that_no_reader_takes_are_named(store: Store) {
     assert_eq!((jobs.len(), broker.doctor_after(Duration::ZERO).await.unwrap()), (2, Vec::new()));
 }
 
+/// The first job of the line pauses after a failure, so readers can take none.
+pub(crate) async fn jobs_behind_a_failed_one_of_a_strict_queue_wait_for_no_reader(store: Store) {
+    let options =
+        " WITH ORDER = FIFO_STRICT, RETRY_JITTER_PERCENT = 0, RETRY_DELAY_MS = 7200000, MAX_RETRY_DELAY_MS = 7200000";
+    let broker = with_jobs(store, options).await;
+    for body in ["a", "b", "c"] {
+        broker.push_job("night mail", body).await.unwrap();
+    }
+    let job = broker.take_jobs("night mail").await.unwrap().remove(0);
+    broker.fail_job(&job, "the server is busy").await.unwrap();
+    broker.advance(HOUR);
+    assert_eq!(broker.doctor().await.unwrap(), []);
+    broker.advance(HOUR + PATIENCE + MOMENT);
+    only(&broker, FindingKind::WaitingJobs, "night mail", 3).await;
+}
+
 /// No process that may change the broker runs, so nothing ends the lease and nothing fires. On a server the process that looks does both.
 pub(crate) async fn lost_jobs_and_schedules_that_stand_still_are_named(store: Store) {
     if !matches!(store, Store::Sqlite) {

@@ -40,6 +40,7 @@ tests! {
     doctor::dead_jobs_are_named_whatever_their_age,
     doctor::a_paused_work_queue_with_ready_jobs_is_named,
     doctor::jobs_that_no_reader_takes_are_named,
+    doctor::jobs_behind_a_failed_one_of_a_strict_queue_wait_for_no_reader,
     doctor::lost_jobs_and_schedules_that_stand_still_are_named,
     shown::messages_are_counted_by_level,
     shown::endpoints_are_counted_by_state,

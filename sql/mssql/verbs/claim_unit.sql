@@ -4,6 +4,7 @@
 -- Gives: is_new
 -- Errors: 51205, 60005
 -- Locks: the unit's id
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.claim_unit
     @unit_id uniqueidentifier

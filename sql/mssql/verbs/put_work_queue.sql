@@ -61,6 +61,7 @@ BEGIN
     DECLARE @held bigint, @name nvarchar(256), @text nvarchar(2048), @notices nvarchar(max), @schedule nvarchar(256);
     EXEC dialoq.check_range N'@queue_id', @queue_id, -2147483648, 2147483647;
     SELECT @name = q.name FROM dialoq.work_queue AS q WHERE q.queue_id = @queue_id;
+    SET @name = COALESCE(@name, CAST(@queue_id AS nvarchar(11)));
     SELECT TOP (1) @schedule = s.name FROM dialoq.work_schedule AS s WHERE s.queue_id = @queue_id ORDER BY s.schedule_id;
     IF @schedule IS NOT NULL
     BEGIN

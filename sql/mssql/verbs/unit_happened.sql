@@ -3,6 +3,7 @@
 -- Gives: happened
 -- Errors: none
 -- Locks: none
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.unit_happened
     @unit_id uniqueidentifier

@@ -4,6 +4,7 @@
 -- Gives: is_new
 -- Errors: 60005, 60026
 -- Locks: the unit's row
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.claim_unit(p_unit_id uuid)
 RETURNS TABLE (is_new boolean)

@@ -6,6 +6,7 @@
 --     complete_and_take_job says why; notices
 -- Errors: 8459, 60002, 60005, 60026, 60043: then none is completed
 -- Locks: as complete_job_batch, then as take_job_batch
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.complete_and_take_job_batch(
     p_job_ids bigint[], p_tokens bigint[], p_results bytea[], p_queue text, p_job_type text, p_job_counts bigint[],

@@ -4,6 +4,7 @@
 --     all were
 -- Errors: 8459, 60005, 60026: then none is completed
 -- Locks: the jobs, passing over those that others hold
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.complete_job_batch(p_job_ids bigint[], p_tokens bigint[], p_results bytea[])
 RETURNS TABLE (item integer, notices text)

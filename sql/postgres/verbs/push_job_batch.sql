@@ -3,6 +3,7 @@
 -- Gives: for each item, from 0, its job_id; notices in the first row
 -- Errors: 8459, 60002, 60005: then none is pushed
 -- Locks: none
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.push_job_batch(
     p_queue text, p_job_types text[], p_job_keys text[], p_levels integer[], p_delays_ms bigint[], p_dues_us bigint[],

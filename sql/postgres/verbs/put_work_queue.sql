@@ -58,6 +58,7 @@ DECLARE
 BEGIN
     PERFORM dialoq.check_range('p_queue_id', p_queue_id, -2147483648, 2147483647);
     SELECT q.name INTO v_name FROM dialoq.work_queue AS q WHERE q.queue_id = p_queue_id;
+    v_name := coalesce(v_name, p_queue_id::text);
     SELECT s.name INTO v_schedule FROM dialoq.work_schedule AS s WHERE s.queue_id = p_queue_id ORDER BY s.name LIMIT 1;
     IF FOUND THEN
         PERFORM dialoq.fail(3716, format('work queue ''%s'' cannot be dropped: work schedule ''%s'' pushes into it; drop that first',

@@ -9,6 +9,7 @@
 -- Errors: 60002, 60005, 60043: then none is taken
 -- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting as long as
 --     their line moves
+-- For: plain SQL (take_job_batch)
 -- Called by: dialoq_user (take_job_batch, claim_job_batch)
 CREATE OR REPLACE FUNCTION dialoq.take_job_batch(
     p_queue text, p_job_type text, p_job_counts bigint[], p_leases_ms bigint[], p_taken_by text[], p_from_order bigint DEFAULT NULL)

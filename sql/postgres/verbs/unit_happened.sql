@@ -3,6 +3,7 @@
 -- Gives: happened
 -- Errors: none
 -- Locks: none
+-- For: plain SQL
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.unit_happened(p_unit_id uuid)
 RETURNS TABLE (happened boolean)

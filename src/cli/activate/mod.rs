@@ -104,7 +104,7 @@ impl Activate {
         }
         let program = self.program();
         program.check().map_err(|error| without_path(error, &self.exec))?;
-        let broker = globals.open_unless(interrupt).await?;
+        let broker = globals.open_service(interrupt).await?;
         if broker.catalog().queue(&self.queue).is_none() {
             broker.close().await?;
             return Err(Error::object_not_found("queue", &self.queue).into());

@@ -5,10 +5,10 @@ use crate::cli::globals::{Globals, parse_time_to_work};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, counted, printable_name};
 use clap::Args;
-use dialoq::Broker;
 use dialoq::activation::Program;
-use dialoq::internals::{StartedProgram, has_not_begun};
+use dialoq::internals::{ErrorConstructors, StartedProgram, has_not_begun};
 use dialoq::work::{Context, WorkQueue};
+use dialoq::{Broker, Code, Error};
 use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Run {
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
         Program::new(&self.exec).check().map_err(|error| without_path(error, &self.exec))?;
-        let broker = globals.open_unless(interrupt).await?;
+        let broker = globals.open_service(interrupt).await?;
         if broker.catalog().work_queue(&self.queue).is_none() {
             // The refusal of a take, before any program is started.
             use dialoq::Act;
@@ -150,6 +150,7 @@ impl Run {
         if !output.json && at_work.load(SeqCst) > 0 {
             output.note("waiting for the programs that run; ctrl-C again kills them");
         }
+        let unreported = running.done().unreported;
         let _ = stop.send(true);
         let done = tokio::select! {
             done = running.stop() => Some(done),
@@ -163,6 +164,13 @@ impl Run {
             None => Failure::Interrupted(
                 "stopped at once: the jobs in hand are given back when their leases are over".into(),
             ),
+            Some(done) if done.unreported > unreported => Failure::Refused(Error::new(
+                Code::COMMIT_UNKNOWN,
+                format!(
+                    "whether {} is reported as ended is not known; what is not comes back when its lease is over",
+                    counted(done.unreported - unreported, "job")
+                ),
+            )),
             Some(done) => interrupt.after_the_work(format!(
                 "stopped: {} completed, {} failed, {} lost",
                 counted(done.completed, "job"),

@@ -171,7 +171,9 @@ impl<T: Send + 'static> Reader<T> {
         let mut next = self.take(&self.worker.broker).await?;
         let has_begun = next.is_some();
         while let Some(job) = next {
-            next = self.handle_leased(Arc::new(job)).await?;
+            next = self.handle_leased(Arc::new(job)).await.inspect_err(|_| {
+                self.counters.unreported.fetch_add(1, Relaxed);
+            })?;
         }
         Ok(has_begun)
     }
