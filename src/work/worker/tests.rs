@@ -84,6 +84,31 @@ async fn a_report_is_made_again_if_the_server_was_gone_for_a_moment() {
     }
 }
 
+/// As where the server stops with its workers: the job comes back when its lease is over, and the worker says so.
+#[tokio::test]
+async fn a_job_whose_end_is_not_reported_before_the_stop_is_counted() {
+    let _limit = crate::testing::limit();
+    for succeeds in [true, false] {
+        let broker = TestBroker::in_memory().await.unwrap();
+        broker.execute("CREATE WORK QUEUE tasks").await.unwrap();
+        broker.push_job(TASKS, &"x".to_owned()).await.unwrap();
+        let (inner, code, left) =
+            (broker.shared_store().clone(), Code::SERVER_UNREACHABLE, Arc::new(AtomicU64::new(u64::MAX)));
+        let (reports, with_next) = (Arc::<AtomicU64>::default(), Default::default());
+        let cut = Cut { inner, code, left, reports: reports.clone(), with_next };
+        let worker = Broker::over(Arc::new(cut))
+            .worker(TASKS, move |_, _| async move { if succeeds { Ok(()) } else { Err("no such address") } });
+        let running = worker.start();
+        while reports.load(SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let done = running.stop().await;
+        assert_eq!((done.completed, done.unreported), (0, 1), "{done:?}");
+        let job = &broker.jobs(&JobFilter::default(), 1).await.unwrap()[0];
+        assert_eq!((&*job.state, job.attempts), ("taken", 1), "{job:?}");
+    }
+}
+
 /// How many reports a worker makes on ten jobs, and how many of them take the next job along.
 async fn reports_on_ten_jobs(options: &str) -> (u64, u64) {
     let broker = TestBroker::in_memory().await.unwrap();
