@@ -62,7 +62,7 @@ impl Globals {
     /// The same for a service, which SIGTERM may stop before there is anything in hand.
     pub(super) async fn open_service(&self, interrupt: &Interrupt) -> Result<Broker, Failure> {
         let opened = interrupt.unless_requested(self.open()).await?;
-        opened.ok_or_else(|| interrupt.after_the_work("stopped before the broker was open".into()))
+        opened.ok_or_else(|| interrupt.after_the_work("interrupted before the broker was open".into()))
     }
 
     /// Opens the broker; makes its database if there is none.
