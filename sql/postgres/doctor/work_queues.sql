@@ -1,7 +1,8 @@
 -- Work queues with jobs that need a look, in one pass over the jobs. A job is ready since its push, its last failure or the time it was
 -- due.
 -- Takes: $1 now, $2 the moment before which a lease must have ended, and jobs must have become ready
--- Gives: subject (the work queue), is_enabled, dead, dead_since, lost, lost_since, ready, ready_since, waiting (jobs ready since before that moment), waiting_since, is_idle (no job is taken now, none was since that moment, and in a strict queue no failed one pauses); times in microseconds
+-- Gives: subject (the work queue), is_enabled, dead, dead_since, lost, lost_since, ready, ready_since, waiting (jobs ready since before
+--     that moment), waiting_since, is_idle (no job is taken now, none was since that moment, and in a strict queue no failed one pauses); times in microseconds
 SELECT
     q.name AS subject, q.is_enabled, j.dead, j.dead_since, j.lost, j.lost_since, j.ready, j.ready_since, j.waiting, j.waiting_since,
     j.takings = 0 AND NOT (q.work_order = 'FIFO_STRICT' AND j.pausing > 0) AND NOT EXISTS (
