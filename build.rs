@@ -9,8 +9,9 @@
 //! stands in the file of the routine, and nowhere else. `TEXT` in such a line is the comment above the routine, up to what it takes.
 //! `(client)` in it is left out for the routines whose file says `-- For: plain SQL`: people call these too.
 //!
-//! T-SQL has no way to share the beginning of a procedure. So a line `-- <name>` of a script in `sql/mssql/{rules,verbs}`
-//! becomes the text of `sql/mssql/parts/name.sql`: see [`Dialect::fill`].
+//! T-SQL has no way to share the beginning of a procedure, and PL/pgSQL none to share a part of a statement that costs nothing at
+//! each call. So a line `-- <name>` of a script in `sql/<dialect>/{rules,verbs}` becomes the text of `sql/<dialect>/parts/name.sql`:
+//! see [`Dialect::fill`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

@@ -59,14 +59,7 @@ BEGIN
             SELECT p.job_id, p.place, CASE WHEN v_items IS NULL THEN 1 ELSE v_items[p.place] END AS item
             FROM (SELECT n.job_id, row_number() OVER () AS place FROM next AS n) AS p
         ), taken AS (
-            UPDATE dialoq.job AS j
-            SET state = 2, attempts = j.attempts + 1,
-                token = nextval('dialoq.next_job_token'), due_at = p_untils[p.item], taken_at = p_now,
-                taken_by = coalesce(p_taken_by[p.item], ''), progress = NULL, process = p_process, holder = p_holders[p.item]
-            FROM placed AS p
-            WHERE j.job_id = p.job_id
-            RETURNING p.item, p.place, j.job_id, j.token, j.job_type, j.job_key, j.level, j.attempts, j.pushed_at, j.pushed_by,
-                j.due_at, j.last_error, j.body
+            -- <mark_taken>
         )
         SELECT t.item - 1, t.job_id, t.token, q.name, t.job_type, t.job_key, t.level::integer, t.attempts, t.pushed_at, t.pushed_by,
             t.due_at, t.last_error, t.body, CASE t.place WHEN 1 THEN p_notices END
@@ -83,14 +76,7 @@ BEGIN
         SELECT p.job_id, p.place, CASE WHEN v_items IS NULL THEN 1 ELSE v_items[p.place] END AS item
         FROM (SELECT n.job_id, row_number() OVER () AS place FROM next AS n) AS p
     ), taken AS (
-        UPDATE dialoq.job AS j
-        SET state = 2, attempts = j.attempts + 1,
-            token = nextval('dialoq.next_job_token'), due_at = p_untils[p.item], taken_at = p_now,
-            taken_by = coalesce(p_taken_by[p.item], ''), progress = NULL, process = p_process, holder = p_holders[p.item]
-        FROM placed AS p
-        WHERE j.job_id = p.job_id
-        RETURNING p.item, p.place, j.job_id, j.token, j.job_type, j.job_key, j.level, j.attempts, j.pushed_at, j.pushed_by,
-            j.due_at, j.last_error, j.body
+        -- <mark_taken>
     )
     SELECT t.item - 1, t.job_id, t.token, q.name, t.job_type, t.job_key, t.level::integer, t.attempts, t.pushed_at, t.pushed_by,
         t.due_at, t.last_error, t.body, CASE t.place WHEN 1 THEN p_notices END

@@ -78,18 +78,7 @@ BEGIN
             v_now, v_mark
         FROM gone AS g LEFT JOIN taken AS t ON true;
         IF job_id IS NOT NULL THEN
-            IF token + 1000000 >= v_mark THEN
-                PERFORM dialoq.reserve_tokens();
-            END IF;
-            -- Every process looks for what is due once a minute.
-            IF lease_until < v_now + interval '1 minute' THEN
-                notices := dialoq.due_notice(lease_until);
-                IF NOT v_is_client THEN
-                    PERFORM dialoq.publish_notices(notices);
-                END IF;
-            END IF;
-            RETURN NEXT;
-            RETURN;
+            -- <job_taken>
         END IF;
     END IF;
     IF v_is_completed IS NOT TRUE THEN

@@ -47,15 +47,7 @@ BEGIN
         RETURNING r.place, j.job_id, j.queue_id, j.level, j.attempts, j.pushed_at, j.taken_at, j.job_type, j.job_key,
             j.unique_key, j.pushed_by, j.taken_by, j.last_error
     ), freed AS (
-        DELETE FROM dialoq.unique_job AS u
-        WHERE u.ctid = ANY (ARRAY(
-            SELECT n.ctid
-            FROM gone AS g
-            CROSS JOIN LATERAL (
-                SELECT o.ctid FROM dialoq.unique_job AS o
-                WHERE o.queue_id = g.queue_id AND o.unique_key = g.unique_key AND o.job_id = g.job_id AND o.until_at IS NULL
-                OFFSET 0) AS n
-            WHERE g.unique_key IS NOT NULL))
+        -- <freed_names>
     ), settings AS MATERIALIZED (
         SELECT s.queue_id, w.has_history, w.is_limited
         FROM (SELECT DISTINCT g.queue_id FROM gone AS g) AS s

@@ -140,14 +140,7 @@ BEGIN
                 RETURN QUERY
                 WITH first AS MATERIALIZED (
                     SELECT e.endpoint_id, e.handle, e.service_id, e.service_contract_id, m.row, m.next
-                    FROM (
-                        SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
-                            count(*) OVER () AS endpoints,
-                            e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
-                                AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AS is_plain
-                        FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group
-                        OFFSET 0
-                    ) AS e
+                    -- <receivable>
                     CROSS JOIN LATERAL (
                         SELECT (array_agg(q.row))[1] AS row, nullif(max(q.queuing_order), min(q.queuing_order)) AS next
                         FROM (
@@ -182,14 +175,7 @@ BEGIN
                     SELECT e.endpoint_id, e.handle, e.service_id, e.service_contract_id, m.rows, m.first, m.next,
                         CASE WHEN m.next IS NOT NULL OR v_notices IS NOT NULL THEN dialoq.publish_notices(
                             concat_ws(' ', v_notices, CASE WHEN m.next IS NOT NULL THEN 'q:' || v_queue_id::text END)) END AS notices
-                    FROM (
-                        SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
-                            count(*) OVER () AS endpoints,
-                            e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
-                                AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AS is_plain
-                        FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group
-                        OFFSET 0
-                    ) AS e
+                    -- <receivable>
                     CROSS JOIN LATERAL (
                         SELECT CASE WHEN count(*) > p_top THEN trim_array(array_agg(q.row), 1) ELSE array_agg(q.row) END AS rows,
                             min(q.queuing_order) AS first, CASE WHEN count(*) > p_top THEN max(q.queuing_order) END AS next

@@ -90,9 +90,7 @@ BEGIN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
     END IF;
     -- Most batches are of one service, one contract and one type, to one queue, and no message of them has to wait. Such a batch
-    -- takes one statement, which costs a sixth less than the several below. It sends all messages or none. An endpoint may send
-    -- and get messages while its effective_state (rules/endpoint.sql) is CO. The server reads once per batch whether any system
-    -- message is in a queue, and reads those of an endpoint only if there is one (or if watch_dead_rows says so).
+    -- takes one statement, which costs a sixth less than the several below. It sends all messages or none.
     IF v_is_enabled AND '' = ALL (p_body_faults) AND p_message_type_names[1] = ALL (p_message_type_names) THEN
         WITH plain AS MATERIALIZED (
             SELECT h.place, e.*, s.*, p.*, pg_try_advisory_xact_lock(dialoq.group_key(e.own_group_id))
@@ -105,10 +103,7 @@ BEGIN
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_handle = h.handle AND NOT c.is_system AND c.state = 'CO'
                     AND (c.due_at IS NULL OR c.due_at > v_now)
-                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.transmission)
-                        OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0))
-                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
-                        SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
+                    -- <may_send>
                 OFFSET 0
             ) AS e
             CROSS JOIN LATERAL dialoq.send_position(e.own_id) AS s
@@ -116,10 +111,7 @@ BEGIN
                 SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id, c.service_id,
                     (10 - c.priority)::smallint AS rank_from_top
                 FROM dialoq.conversation_endpoint AS c
-                WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
-                    AND NOT c.is_system
-                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
-                        SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
+                -- <peer>
                 OFFSET 0
             ) AS p
         ), whole AS MATERIALIZED (
@@ -141,16 +133,7 @@ BEGIN
                     AND CASE WHEN t.are_initiators THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
                 OFFSET 0
             ) AS y
-            CROSS JOIN LATERAL (
-                SELECT FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                WHERE s.service_id = t.own_service_id AND NOT q.is_retention_enabled
-                OFFSET 0
-            ) AS o
-            CROSS JOIN LATERAL (
-                SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                WHERE s.service_id = t.service_id AND q.is_enqueue_enabled
-                OFFSET 0
-            ) AS q
+            -- <common_queue>
             WHERE t.plain = v_count AND t.are_ours AND t.own_service_id = t.other_own_service_id
                 AND t.service_contract_id = t.other_contract_id AND t.are_initiators = t.is_an_initiator
                 AND t.service_id = t.other_service_id
@@ -167,8 +150,8 @@ BEGIN
             -- counter is not found.
             UPDATE dialoq.send_counter AS n SET send_sequence = p.sequence + 1, bucket = (p.sequence + 1) / 32
             FROM whole AS w CROSS JOIN plain AS p
-            -- Said twice: before 15.15, and the versions of that day of the others, the server does not compare the place again after it has
-            -- waited for a change of the row. The second is a filter, which it does compare.
+            -- The place is asked for twice. Before 15.15, and the versions of that day of the other majors, the server does not compare the
+            -- first again after it has waited for a change of the row; the second is a filter, which it compares.
             WHERE n.ctid = p.counter AND (n.ctid <> p.counter) IS NOT TRUE AND n.send_sequence + 0 = p.sequence
             RETURNING true
         ), ready AS (
@@ -256,18 +239,14 @@ BEGIN
             FROM dialoq.conversation_endpoint AS c
             WHERE c.endpoint_id = i.endpoint_id AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > v_now)
                 AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
-                AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
-                    SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
+                -- <conversing>
             OFFSET 0
         ) AS e
         CROSS JOIN LATERAL dialoq.send_position(e.endpoint_id) AS s
         CROSS JOIN LATERAL (
             SELECT c.endpoint_id, c.conversation_group_id, c.priority, c.service_id
             FROM dialoq.conversation_endpoint AS c
-            WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
-                AND NOT c.is_system
-                AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
-                    SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
+            -- <peer>
             OFFSET 0
         ) AS p
         WHERE i.is_ours AND i.type_id IS NOT NULL AND e.conversation_group_id = i.group_id

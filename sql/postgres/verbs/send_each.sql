@@ -87,21 +87,7 @@ BEGIN
                 FROM plain AS p WHERE n.ctid = p.counter
             ), ready AS (
                 -- As add_ready.
-                INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
-                SELECT p.queue_id, p.rank_from_top, least(p.queuing_order, (
-                        SELECT min(r.oldest) FROM dialoq.ready_group AS r
-                        WHERE r.conversation_group_id <= p.group_id AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor))),
-                    p.group_id, v_latest
-                FROM plain AS p
-                LEFT JOIN LATERAL (
-                    SELECT true AS is_kept FROM dialoq.ready_group AS r
-                    WHERE r.conversation_group_id <= p.group_id
-                        AND (r.conversation_group_id, r.generation) >= (p.group_id, v_floor) AND r.queue_id + 0 = p.queue_id
-                        AND r.rank_from_top + 0 = p.rank_from_top AND r.oldest + 0 <= p.queuing_order
-                    LIMIT 1
-                    FOR KEY SHARE SKIP LOCKED
-                ) AS k ON true
-                WHERE k.is_kept IS NULL
+                -- <ready_of_send>
             )
             SELECT 'q:' || p.queue_id::text INTO v_notices FROM plain AS p;
             IF v_notices IS NOT NULL THEN
@@ -174,10 +160,7 @@ BEGIN
                     -- It may have been moved before its lock was taken.
                     AND pg_try_advisory_xact_lock(dialoq.group_key(c.conversation_group_id))
                     AND (NOT v_keeps_locks OR pg_try_advisory_lock(dialoq.group_key(c.conversation_group_id)))
-                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.transmission)
-                        OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0))
-                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
-                        SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
+                    -- <may_send>
                 OFFSET 0
             ) AS e
             CROSS JOIN LATERAL dialoq.send_position(e.own_id) AS s
@@ -185,10 +168,7 @@ BEGIN
                 SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id, c.service_id,
                     (10 - c.priority)::smallint AS rank_from_top
                 FROM dialoq.conversation_endpoint AS c
-                WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
-                    AND NOT c.is_system
-                    AND (NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
-                        SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
+                -- <peer>
                 OFFSET 0
             ) AS p
         ), common AS MATERIALIZED (
@@ -201,16 +181,7 @@ BEGIN
                     min(c.service_id) AS service_id, max(c.service_id) AS other_service_id
                 FROM conversation AS c
             ) AS t
-            CROSS JOIN LATERAL (
-                SELECT FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                WHERE s.service_id = t.own_service_id AND NOT q.is_retention_enabled
-                OFFSET 0
-            ) AS o
-            CROSS JOIN LATERAL (
-                SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                WHERE s.service_id = t.service_id AND q.is_enqueue_enabled
-                OFFSET 0
-            ) AS q
+            -- <common_queue>
             WHERE t.plain = v_count AND t.own_service_id = t.other_own_service_id
                 AND t.service_contract_id = t.other_contract_id AND t.are_initiators = t.is_an_initiator
                 AND t.service_id = t.other_service_id
@@ -251,7 +222,7 @@ BEGIN
         ), counted AS (
             UPDATE dialoq.send_counter AS n SET send_sequence = c.sequence + c.messages, bucket = (c.sequence + c.messages) / 32
             FROM whole AS w CROSS JOIN conversation AS c
-            -- Said twice, as in send_batch: one that was moved is locked only here.
+            -- Twice, as in send_batch: one that was moved is locked only here.
             WHERE n.ctid = c.counter AND (n.ctid <> c.counter) IS NOT TRUE AND n.send_sequence + 0 = c.sequence
             RETURNING true
         ), ready AS (

@@ -59,18 +59,7 @@ BEGIN
                 j.last_error, j.body, n.now, n.mark
             INTO job_id, token, queue, job_type, job_key, level, attempt, pushed_at, pushed_by, lease_until, last_error, body, v_now, v_mark;
             IF FOUND THEN
-                IF token + 1000000 >= v_mark THEN
-                    PERFORM dialoq.reserve_tokens();
-                END IF;
-                -- Every process looks for what is due once a minute.
-                IF lease_until < v_now + interval '1 minute' THEN
-                    notices := dialoq.due_notice(lease_until);
-                    IF NOT v_is_client THEN
-                        PERFORM dialoq.publish_notices(notices);
-                    END IF;
-                END IF;
-                RETURN NEXT;
-                RETURN;
+                -- <job_taken>
             END IF;
         END IF;
         RETURN QUERY
