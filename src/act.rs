@@ -12,7 +12,6 @@ use crate::message::bytes_body;
 use crate::protocol::work::{AfterFailure, JobState, TakenJob, WorkVerb};
 use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, OutgoingMessage, Relation, Verb};
 use crate::receive::wait::{GetConversationGroup, Receive};
-use crate::store::Store;
 use crate::work::{NamesQueue, PushJob, PushesTo, TakeJobs, whole_ms};
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -21,24 +20,34 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// The target of a verb: a broker commits each at once, a transaction keeps them for its commit.
-pub trait Perform: Send + Sync {
+///
+/// [`Broker`](crate::Broker), [`Tx`](crate::Tx), the `Enlisted` of a server and the contexts of handlers implement it. It cannot
+/// be implemented outside this crate.
+pub trait Perform: InStore {
     /// Executes one verb; a RECEIVE through it never waits.
     ///
     /// Dropping the future does not undo the verb.
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>>;
+}
 
-    /// Where it is done.
-    #[doc(hidden)]
-    fn store(&self) -> &dyn Store;
+pub(crate) use in_store::InStore;
 
-    /// Whether it may hold conversation groups. Only their holder receives the messages that arrive in them, so a
-    /// signal for one of several receivers may go to a receiver that finds nothing.
-    #[doc(hidden)]
-    fn may_hold_groups(&self) -> bool;
+/// Its trait cannot be named outside this crate, so [`Perform`] cannot be implemented there.
+mod in_store {
+    use crate::store::Store;
 
-    /// Whether its verbs take effect with a commit that comes later.
-    #[doc(hidden)]
-    fn is_transaction(&self) -> bool;
+    /// How the waits above it, and handlers, deal with the target of a verb.
+    pub trait InStore: Send + Sync {
+        /// Where it is done.
+        fn store(&self) -> &dyn Store;
+
+        /// Whether it may hold conversation groups. Only their holder receives the messages that arrive in them, so a
+        /// signal for one of several receivers may go to a receiver that finds nothing.
+        fn may_hold_groups(&self) -> bool;
+
+        /// Whether its verbs take effect with a commit that comes later.
+        fn is_transaction(&self) -> bool;
+    }
 }
 
 /// The statements of a broker. [`Broker`](crate::Broker) commits each at once; [`Tx`](crate::Tx) commits them together.

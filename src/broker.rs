@@ -1,6 +1,6 @@
 //! The broker: a store opened by URL, with every statement on it.
 
-use crate::act::{Perform, unexpected};
+use crate::act::{InStore, Perform, unexpected};
 use crate::catalog::{Catalog, apply, ddl};
 use crate::core::Repair;
 use crate::define::{Definitions, missing};
@@ -362,7 +362,9 @@ impl Perform for Broker {
         };
         Box::pin(answer.instrument(span))
     }
+}
 
+impl InStore for Broker {
     fn store(&self) -> &dyn Store {
         &*self.store
     }

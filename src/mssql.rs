@@ -19,7 +19,7 @@
 //! # Ok(()) }
 //! ```
 
-use crate::act::Perform;
+use crate::act::{InStore, Perform};
 use crate::broker::Broker;
 use crate::error::Result;
 use crate::protocol::{Outcome, Verb};
@@ -77,7 +77,9 @@ impl Perform for Enlisted<'_> {
         };
         Box::pin(answer.instrument(span))
     }
+}
 
+impl InStore for Enlisted<'_> {
     fn store(&self) -> &dyn Store {
         &*self.store
     }

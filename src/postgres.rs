@@ -17,7 +17,7 @@
 //! # Ok(()) }
 //! ```
 
-use crate::act::Perform;
+use crate::act::{InStore, Perform};
 use crate::broker::Broker;
 use crate::error::Result;
 use crate::protocol::{Outcome, Verb};
@@ -112,7 +112,9 @@ impl<C: GenericClient + Send + Sync> Perform for Enlisted<'_, C> {
         };
         Box::pin(answer.instrument(span))
     }
+}
 
+impl<C: GenericClient + Send + Sync> InStore for Enlisted<'_, C> {
     fn store(&self) -> &dyn Store {
         &*self.store
     }

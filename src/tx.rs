@@ -7,7 +7,7 @@ pub use sql::Sql;
 mod abandoned;
 mod rollback;
 
-use crate::act::Perform;
+use crate::act::{InStore, Perform};
 use crate::catalog::same_name;
 use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
@@ -544,7 +544,9 @@ impl Perform for Tx {
         };
         Box::pin(answer.instrument(span))
     }
+}
 
+impl InStore for Tx {
     fn store(&self) -> &dyn Store {
         &*self.store
     }

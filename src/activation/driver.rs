@@ -111,11 +111,11 @@ struct Reader {
     task_id: u64,
     traces: Arc<Traces>,
     /// Freed after the reader has gone and its transactions with it.
-    place: Place,
+    place: ReaderPlace,
 }
 
 /// A place among the readers of a queue.
-struct Place {
+struct ReaderPlace {
     queue_id: i32,
     slot: ReaderSlot,
 }
@@ -161,7 +161,7 @@ pub(super) struct Driver {
     /// Whether the queue was on at the last check; of one that is missing nothing is said.
     was_on: bool,
     /// Places of readers that have just gone: for readers launched now, else freed.
-    spare: Vec<Place>,
+    spare: Vec<ReaderPlace>,
     commands: mpsc::UnboundedReceiver<Command>,
     stopping: watch::Sender<bool>,
     failures: (mpsc::UnboundedSender<Failure>, mpsc::UnboundedReceiver<Failure>),
@@ -451,7 +451,7 @@ impl Driver {
 
     /// The place of a reader that has gone. The first that goes leaves one beyond a lowered maximum to no other reader: processes that
     /// are never out of work would keep theirs for ever.
-    fn place_of(&mut self, reader: Reader) -> Option<Place> {
+    fn place_of(&mut self, reader: Reader) -> Option<ReaderPlace> {
         let mut place = reader.place;
         let most = self.most();
         if let Some(other) = self.running.values_mut().find(|other| other.place.slot.is_beyond(most)) {
@@ -516,7 +516,8 @@ impl Driver {
                 (outcome, left_open)
             });
             gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).increment(1.0);
-            self.running.insert(handle.id(), Reader { task_id, traces, place: Place { queue_id: queue.id, slot } });
+            self.running
+                .insert(handle.id(), Reader { task_id, traces, place: ReaderPlace { queue_id: queue.id, slot } });
             self.store.activity().monitors().put_task(ActivatedTaskRow {
                 task_id,
                 monitor_id: self.monitor_id,

@@ -2,7 +2,7 @@
 
 use super::reader::{self, Options, Serve};
 use super::{IntoProcedure, Procedure};
-use crate::act::{Act, Answer, Perform};
+use crate::act::{Act, Answer, InStore, Perform};
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::{BrokerError, MessageType, SendsAs};
@@ -206,7 +206,9 @@ impl Perform for Context {
         }
         Box::pin(self.send_unless_ended(verb))
     }
+}
 
+impl InStore for Context {
     fn store(&self) -> &dyn Store {
         self.tx.store()
     }

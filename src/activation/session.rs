@@ -1,7 +1,7 @@
 //! The session of an activated reader: its own broker, which records its receives and its open transactions.
 
 use super::driver::Failure;
-use crate::act::Perform;
+use crate::act::{InStore, Perform};
 use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
@@ -126,7 +126,9 @@ impl Perform for Session {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
         self.broker.perform(verb)
     }
+}
 
+impl InStore for Session {
     fn store(&self) -> &dyn Store {
         self.broker.store()
     }

@@ -7,7 +7,7 @@ use dialoq::{Act, Batch, Broker, Message, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Plays both sides: begins one dialog, serves one (whosever it is), and ends one. One call is one cycle.
 pub(in crate::bench) struct Cycle {
@@ -26,12 +26,12 @@ impl Cycle {
         let broker = &self.broker;
         let dialog = broker.begin_dialog(CLIENT, SERVICE).contract(Class::Plain.contract()).await?;
         broker.send(dialog, REQUEST, &self.bodies.next()).await?;
-        let request = broker.receive(REQUESTS).wait(PATIENCE).await?.ok_or_else(|| stalled("a request"))?;
+        let request = broker.receive(REQUESTS).wait(SILENCE_LIMIT).await?.ok_or_else(|| stalled("a request"))?;
         broker.send(request.first().handle(), REPLY, request.first().body()).await?;
         broker.end(request.first().handle()).await?;
         // A reply may come before the end that follows it; what counts is the end.
         loop {
-            let answer = broker.receive(REPLIES).wait(PATIENCE).await?.ok_or_else(|| stalled("a reply"))?;
+            let answer = broker.receive(REPLIES).wait(SILENCE_LIMIT).await?.ok_or_else(|| stalled("a reply"))?;
             if let Some(end) = end_of(&answer) {
                 broker.end(end.handle()).await?;
                 return Ok(());
@@ -47,13 +47,13 @@ impl Cycle {
         tx.commit().await?;
 
         let tx = self.broker.begin().await?;
-        let request = tx.receive(REQUESTS).wait(PATIENCE).await?.ok_or_else(|| stalled("a request"))?;
+        let request = tx.receive(REQUESTS).wait(SILENCE_LIMIT).await?.ok_or_else(|| stalled("a request"))?;
         tx.send(request.first().handle(), REPLY, request.first().body()).await?;
         tx.end(request.first().handle()).await?;
         tx.commit().await?;
 
         let tx = self.broker.begin().await?;
-        let answer = tx.receive(REPLIES).wait(PATIENCE).await?.ok_or_else(|| stalled("a reply"))?;
+        let answer = tx.receive(REPLIES).wait(SILENCE_LIMIT).await?.ok_or_else(|| stalled("a reply"))?;
         let end = end_of(&answer).ok_or_else(|| stalled("the end of a dialog, committed with its reply,"))?;
         tx.end(end.handle()).await?;
         tx.commit().await

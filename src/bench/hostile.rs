@@ -1,6 +1,6 @@
 //! What other senders feel while one caller sends bodies that are made to be expensive to check.
 
-use super::embedded::{MANY, Place, middle};
+use super::embedded::{MANY, StepSetting, middle};
 use super::flow::{self, Bodies};
 use super::load::Round;
 use super::report::{Figure, Measured, Report};
@@ -56,11 +56,11 @@ pub(super) fn kinds() -> [Kind; 2] {
     ]
 }
 
-pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(super) async fn measure(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     for (place, kind) in kinds().into_iter().enumerate() {
         let folder = at.folder.join(place.to_string());
         std::fs::create_dir_all(&folder).map_err(super::rival::log::io_error)?;
-        let subject = Place { folder: &folder, ..*at }.subject().await?;
+        let subject = StepSetting { folder: &folder, ..*at }.subject().await?;
         let conversations = Arc::new(subject.conversations(MANY, Style::AtOnce).await?);
         let (rounds, length) = (at.options.rounds, at.options.round_length);
         let pair = send_beside(&subject.broker, &conversations, &kind, at.bodies(), rounds, length, async || {

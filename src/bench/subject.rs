@@ -25,9 +25,9 @@ pub(super) const REPLIES: &str = "bench_replies";
 pub(super) const REQUESTS: &str = "bench_requests";
 
 /// How long a receiver waits before it believes that nothing is left.
-const PATIENCE: Duration = Duration::from_millis(200);
+const SHORT_WAIT: Duration = Duration::from_millis(200);
 /// How long a receiver waits for what is on its way.
-const LONG_PATIENCE: Duration = Duration::from_secs(2);
+const LONG_WAIT: Duration = Duration::from_secs(2);
 /// How many verbs are put into one unit where nothing is measured.
 const UNIT: usize = 1000;
 
@@ -262,7 +262,7 @@ impl Conversations {
     /// Receives whatever waits, by so many callers at once.
     pub(super) async fn drain_by_callers(self: &Arc<Self>, callers: usize) -> Result<()> {
         self.by_callers(callers, |conversations| async move {
-            while conversations.broker.receive(REQUESTS).wait(PATIENCE).await?.is_some() {}
+            while conversations.broker.receive(REQUESTS).wait(SHORT_WAIT).await?.is_some() {}
             Ok(())
         })
         .await
@@ -310,7 +310,7 @@ impl Side for Conversations {
     }
 
     async fn receive(&self, count: usize, waits: bool) -> Result<Vec<Stamp>> {
-        let patience = if waits { LONG_PATIENCE } else { PATIENCE };
+        let patience = if waits { LONG_WAIT } else { SHORT_WAIT };
         let top = count as u64;
         let batch = match self.style {
             Style::AtOnce => self.broker.receive(REQUESTS).top(top).wait(patience).await?,

@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::output::{Output, printable, span};
 use clap::Args;
-use dialoq::status::PATIENCE;
+use dialoq::status::FAULT_AGE;
 use std::time::Duration;
 
 /// Find faults and print advice.
@@ -33,7 +33,7 @@ pub(super) struct Doctor {
 impl Doctor {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open_read_only().await?;
-        let after = self.after.unwrap_or(PATIENCE);
+        let after = self.after.unwrap_or(FAULT_AGE);
         let findings = broker.doctor_after(after).await;
         broker.close().await?;
         let findings = findings?;

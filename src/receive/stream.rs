@@ -1,7 +1,7 @@
 //! Queues as streams of transactions.
 
 use super::wait::{Deadline, ReceiveAttempt, receive_first};
-use super::window::{Place, Window};
+use super::window::{Window, WindowPlace};
 use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
@@ -23,7 +23,7 @@ pub struct Arrival {
     pub tx: Tx,
     /// The messages of one group, in order.
     pub batch: Batch,
-    place: Place,
+    place: WindowPlace,
 }
 
 impl Arrival {

@@ -391,13 +391,13 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
 
 /// A session waiting on some queues. However it ends, it wakes another receiver for each signal it may have used.
 struct Waiting {
-    places: Vec<Place>,
+    places: Vec<WaitedQueue>,
     guarded: Vec<Arc<QueueActivity>>,
     guards: Vec<WaitGuard>,
     asleep: Option<SleepGuard>,
 }
 
-struct Place {
+struct WaitedQueue {
     activity: Arc<QueueActivity>,
     choosy: bool,
 }
@@ -405,7 +405,7 @@ struct Place {
 impl Waiting {
     /// `choosy`: the session receives messages that no other session can.
     fn begin(store: &dyn Store, questions: &[Question], choosy: bool) -> Self {
-        let mut places: Vec<Place> = Vec::with_capacity(questions.len());
+        let mut places: Vec<WaitedQueue> = Vec::with_capacity(questions.len());
         let mut guarded: Vec<Arc<QueueActivity>> = Vec::new();
         for question in questions {
             let activity = store.activity().queue(&question.queue);
@@ -413,9 +413,9 @@ impl Waiting {
                 guarded.push(activity.clone());
             }
             let choosy = choosy || question.choosy;
-            let known = |place: &Place| place.choosy == choosy && Arc::ptr_eq(&place.activity, &activity);
+            let known = |place: &WaitedQueue| place.choosy == choosy && Arc::ptr_eq(&place.activity, &activity);
             if !places.iter().any(known) {
-                places.push(Place { activity, choosy });
+                places.push(WaitedQueue { activity, choosy });
             }
         }
         Self { places, guarded, guards: Vec::new(), asleep: None }
@@ -432,7 +432,7 @@ impl Waiting {
     }
 
     fn register(&self) -> Vec<Pin<Box<OwnedNotified>>> {
-        let enabled = |place: &Place| {
+        let enabled = |place: &WaitedQueue| {
             let mut signal = Box::pin(place.activity.register(place.choosy));
             // Before it is enabled, a signal meant for one of several sleepers could be lost in another's.
             signal.as_mut().enable();

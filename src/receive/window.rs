@@ -50,9 +50,9 @@ impl Window {
         Poll::Ready(state.failures.pop_front().map_or(Ok(()), Err))
     }
 
-    pub(super) fn enter(&self) -> Place {
+    pub(super) fn enter(&self) -> WindowPlace {
         self.lock().open += 1;
-        Place { window: self.clone(), is_confirming: false }
+        WindowPlace { window: self.clone(), is_confirming: false }
     }
 
     /// Every change under this lock is whole.
@@ -62,12 +62,12 @@ impl Window {
 }
 
 /// The place of one arrival, until it is dropped.
-pub(super) struct Place {
+pub(super) struct WindowPlace {
     window: Window,
     is_confirming: bool,
 }
 
-impl Place {
+impl WindowPlace {
     /// From now on [`Window::poll_settled`] waits for this one.
     pub(super) fn confirm(&mut self) {
         self.is_confirming = true;
@@ -82,7 +82,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WindowPlace {
     fn drop(&mut self) {
         let mut state = self.window.lock();
         state.open -= 1;
@@ -98,8 +98,8 @@ impl Drop for Place {
     }
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for WindowPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").field("is_confirming", &self.is_confirming).finish_non_exhaustive()
+        f.debug_struct("WindowPlace").field("is_confirming", &self.is_confirming).finish_non_exhaustive()
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// The most conversations that one call ends, or whose level it changes.
 pub const MOST_CONVERSATIONS: u32 = 100_000;
 /// How long one of many changes waits for a session that holds the conversation group.
-const PATIENCE: Duration = Duration::from_secs(5);
+const GROUP_WAIT: Duration = Duration::from_secs(5);
 /// The conversations of one commit of a purge.
 const PURGED_AT_ONCE: usize = 50;
 /// The refusals of a change whose side is gone, or has ended meanwhile.
@@ -110,7 +110,7 @@ impl Broker {
         for side in sides {
             // In a transaction: a call that is given up may still happen on a server, once the lock is free.
             let tx = self.begin().await?;
-            let Ok(done) = tokio::time::timeout(PATIENCE, tx.perform(verb(side))).await else {
+            let Ok(done) = tokio::time::timeout(GROUP_WAIT, tx.perform(verb(side))).await else {
                 changed.held += 1;
                 continue;
             };

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The most dead letters that one call redrives, purges or shows.
 pub const MOST_DEAD_LETTERS: u32 = 100_000;
 /// How long one of many redrives waits for a session that holds the conversation group.
-const PATIENCE: Duration = Duration::from_secs(5);
+const GROUP_WAIT: Duration = Duration::from_secs(5);
 
 /// Which dead letters are meant; the default is all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl Broker {
             let redrive = Verb::RedriveDeadLetter { letter: letter.dead_letter_id };
             // In a transaction: a call that is given up may still happen on a server, once the lock is free.
             let tx = self.begin().await?;
-            let Ok(redriven) = tokio::time::timeout(PATIENCE, tx.perform(redrive)).await else {
+            let Ok(redriven) = tokio::time::timeout(GROUP_WAIT, tx.perform(redrive)).await else {
                 done.held += 1;
                 continue;
             };

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// How long messages and jobs must have waited, conversations been left open, leases been over and schedules been due before
 /// [`Broker::doctor`] reports them: five minutes.
-pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
+pub const FAULT_AGE: Duration = Duration::from_secs(5 * 60);
 
 const MEND_SCHEMA: &str = "`dialoq dump` prints it; ALTER MESSAGE TYPE with a mended one (XML: CREATE XML SCHEMA COLLECTION under another name first)";
 
@@ -103,7 +103,7 @@ impl Broker {
     /// Finds the usual faults, worst first: a disabled broker, disabled queues, paused work queues with ready jobs, schemas that are
     /// refused, quarantined groups, dead letters, dead jobs, conversations that were never ended, messages that no caller receives, jobs
     /// that no reader takes, lost jobs, work schedules that do not fire, messages that cannot be delivered, and open conversations without
-    /// LIFETIME. The first seven kinds are reported whatever their age, the others if they are older than [`PATIENCE`].
+    /// LIFETIME. The first seven kinds are reported whatever their age, the others if they are older than [`FAULT_AGE`].
     ///
     /// A backlog of a work queue is no fault while a reader takes jobs from it: jobs wait for no reader if none is taken now, and none of
     /// those in the queue, or of the last hundred in its history, was taken within the patience.
@@ -114,7 +114,7 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn doctor(&self) -> Result<Vec<Finding>> {
-        self.doctor_after(PATIENCE).await
+        self.doctor_after(FAULT_AGE).await
     }
 
     /// The same with another patience; with zero every fault counts, however young.

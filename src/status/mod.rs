@@ -35,7 +35,7 @@ pub use change::{Changed, MOST_CONVERSATIONS, Purged, Released};
 pub use conversation::{Conversation, ConversationFilter, ConversationSide, ConversationSideDetails};
 pub use dead_letters::{DeadLetter, DeadLetterFilter, MOST_DEAD_LETTERS, Redriven};
 pub use delivery::{Delivery, DeliveryOutcome, SentOn};
-pub use doctor::{Finding, FindingKind, PATIENCE};
+pub use doctor::{FAULT_AGE, Finding, FindingKind};
 pub use explain::{Explanation, Reason, ReasonKind, SubjectKind};
 pub use names::NameKind;
 pub use peek::{

@@ -2,7 +2,7 @@
 
 use crate::servers::Store;
 use crate::{HOUR, Patient, broker, dialog};
-use dialoq::status::{Finding, FindingKind, PATIENCE};
+use dialoq::status::{FAULT_AGE, Finding, FindingKind};
 use dialoq::testing::START;
 use dialoq::{Act, Broker, Timestamp};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) async fn services_that_never_end_are_named(store: Store) {
         let dialog = dialog(&broker).await;
         broker.end(dialog).await.unwrap();
     }
-    broker.advance(PATIENCE + Duration::from_secs(1));
+    broker.advance(FAULT_AGE + Duration::from_secs(1));
     only(&broker, FindingKind::WaitingMessages, "work", 6).await;
     while broker.receive("work").await.unwrap().is_some() {}
     let finding = only(&broker, FindingKind::NeverEnded, "worker", 3).await;
@@ -46,7 +46,7 @@ pub(crate) async fn services_that_never_end_are_named(store: Store) {
 pub(crate) async fn waiting_messages_count_only_once_they_are_old(store: Store) {
     let broker = broker(store).await;
     dialog(&broker).await;
-    broker.advance(PATIENCE);
+    broker.advance(FAULT_AGE);
     assert_eq!(broker.doctor().await.unwrap(), []);
     broker.advance(Duration::from_micros(1));
     only(&broker, FindingKind::WaitingMessages, "work", 1).await;
@@ -151,7 +151,7 @@ pub(crate) async fn jobs_that_no_reader_takes_are_named(store: Store) {
     for body in ["a", "b", "c"] {
         broker.push_job("night mail", body).await.unwrap();
     }
-    broker.advance(PATIENCE);
+    broker.advance(FAULT_AGE);
     assert_eq!(broker.doctor().await.unwrap(), [], "not older than the patience");
     broker.advance(MOMENT);
     let finding = only(&broker, FindingKind::WaitingJobs, "night mail", 3).await;
@@ -166,7 +166,7 @@ pub(crate) async fn jobs_that_no_reader_takes_are_named(store: Store) {
     assert_eq!(broker.doctor().await.unwrap(), [], "it works on");
     broker.complete_job(&job).await.unwrap();
     assert_eq!(broker.doctor().await.unwrap(), [], "it completed one a moment ago");
-    broker.advance(PATIENCE + MOMENT);
+    broker.advance(FAULT_AGE + MOMENT);
     only(&broker, FindingKind::WaitingJobs, "night mail", 2).await;
 
     // A failed job is ready since its failure, and its taking shows a reader too.
@@ -176,7 +176,7 @@ pub(crate) async fn jobs_that_no_reader_takes_are_named(store: Store) {
     }
     broker.advance(MOMENT);
     assert_eq!(broker.doctor().await.unwrap(), []);
-    broker.advance(PATIENCE + MOMENT);
+    broker.advance(FAULT_AGE + MOMENT);
     only(&broker, FindingKind::WaitingJobs, "night mail", 2).await;
     jobs = broker.take_jobs("night mail").count(2).pop().await.unwrap();
     assert_eq!((jobs.len(), broker.doctor_after(Duration::ZERO).await.unwrap()), (2, Vec::new()));
@@ -194,7 +194,7 @@ pub(crate) async fn jobs_behind_a_failed_one_of_a_strict_queue_wait_for_no_reade
     broker.fail_job(&job, "the server is busy").await.unwrap();
     broker.advance(HOUR);
     assert_eq!(broker.doctor().await.unwrap(), []);
-    broker.advance(HOUR + PATIENCE + MOMENT);
+    broker.advance(HOUR + FAULT_AGE + MOMENT);
     only(&broker, FindingKind::WaitingJobs, "night mail", 3).await;
 }
 

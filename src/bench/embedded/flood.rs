@@ -1,6 +1,6 @@
 //! What a broker priority is worth: how long the high class waits while the low class floods the same queue.
 
-use super::step::{MANY, Place};
+use super::step::{MANY, StepSetting};
 use crate::bench::flow::{Pace, Senders, Watch, through};
 use crate::bench::load::Round;
 use crate::bench::report::{Figure, Measured, Report};
@@ -15,7 +15,7 @@ const HIGH_PER_S: f64 = 500.0;
 const LOW_CALLERS: usize = 64;
 const RECEIVERS: usize = 64;
 
-pub(in crate::bench) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn measure(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     let (subject, bodies, length) = (at.subject().await?, at.bodies(), at.options.round_length);
     let high = Arc::new(subject.conversations_of(Class::High, HIGH_CONVERSATIONS, Style::AtOnce).await?);
     let low = Arc::new(subject.conversations_of(Class::Low, MANY, Style::AtOnce).await?);

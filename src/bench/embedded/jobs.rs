@@ -1,7 +1,7 @@
 //! A worker with one job at a time and with many in flight; takes from long backlogs, and beside jobs that are not due yet.
 
 use super::sizes::some;
-use super::step::Place;
+use super::step::StepSetting;
 use crate::bench::flow::Side;
 use crate::bench::load::{Round, median, new_histogram};
 use crate::bench::report::{Measured, Report};
@@ -24,7 +24,7 @@ const READY: usize = 10_000;
 const CALLERS: usize = 64;
 
 /// Jobs that one worker completes, one by one and with a window.
-pub(super) async fn window(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(super) async fn window(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     let subject = at.subject().await?;
     let jobs = Jobs::create(&subject.broker, QUEUE.name(), "").await?;
     let waiting = at.options.enough(200_000);
@@ -65,16 +65,16 @@ async fn work(broker: &Broker, readers: usize, length: Duration, waiting: u64) -
 }
 
 /// A work queue in a file of its own.
-async fn jobs(at: &Place<'_>, folder: &str) -> Result<(Subject, Arc<Jobs>)> {
+async fn jobs(at: &StepSetting<'_>, folder: &str) -> Result<(Subject, Arc<Jobs>)> {
     let folder = at.folder.join(folder);
     std::fs::create_dir_all(&folder).map_err(io_error)?;
-    let subject = Place { folder: &folder, ..*at }.subject().await?;
+    let subject = StepSetting { folder: &folder, ..*at }.subject().await?;
     let jobs = Arc::new(Jobs::create(&subject.broker, QUEUE.name(), "").await?);
     Ok((subject, jobs))
 }
 
 /// Takes and completes a few thousand jobs at each depth, the depths in turn.
-pub(super) async fn backlog(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(super) async fn backlog(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     let deepest = at.options.largest;
     let mut places = Vec::new();
     for depth in [deepest / 100, deepest / 10, deepest] {
@@ -86,7 +86,7 @@ pub(super) async fn backlog(at: &Place<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// The same from a short backlog: alone, and beside jobs that become ready in a day.
-pub(super) async fn schedule(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(super) async fn schedule(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     let mut places = Vec::new();
     for scheduled in [0, 10 * at.options.largest] {
         let (subject, jobs) = jobs(at, &scheduled.to_string()).await?;
@@ -98,7 +98,7 @@ pub(super) async fn schedule(at: &Place<'_>, report: &mut Report) -> Result<()> 
 }
 
 async fn in_turn(
-    at: &Place<'_>,
+    at: &StepSetting<'_>,
     mut places: Vec<(String, Subject, Arc<Jobs>, Vec<Round>)>,
     per_round: usize,
     report: &mut Report,

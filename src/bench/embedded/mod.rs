@@ -8,7 +8,7 @@ mod window;
 
 pub(super) use flood::middle;
 pub(super) use sizes::some;
-pub(super) use step::{MANY, Place};
+pub(super) use step::{MANY, StepSetting};
 
 use super::machine::Machine;
 use super::report::{Report, Settings};
@@ -31,7 +31,7 @@ pub(super) async fn run(
     for (done, step) in plan.into_iter().enumerate() {
         progress(Progress { done, total, next: step.to_string() });
         let folder = scratch.folder(done)?;
-        step::take(step, &Place { options, folder: &folder, synced }, &mut report).await?;
+        step::take(step, &StepSetting { options, folder: &folder, synced }, &mut report).await?;
         // Deleted now, so that later steps find the page cache and the disk as empty as the first did.
         std::fs::remove_dir_all(&folder).map_err(io_error)?;
     }

@@ -1,6 +1,6 @@
 //! Deep queues and many conversations: memory, opening again, and whether depth costs speed.
 
-use super::step::{MANY, Place};
+use super::step::{MANY, StepSetting};
 use crate::bench::flow::Side;
 use crate::bench::load::{Caller, Round, median, run};
 use crate::bench::machine::resident_bytes;
@@ -19,7 +19,7 @@ const PER_ROUND: u64 = 5000;
 const CALLERS: usize = 64;
 
 /// Resident memory of this process with a million messages waiting.
-pub(in crate::bench) async fn backlog(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn backlog(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     let subject = at.subject().await?;
     let conversations = subject.conversations(MANY, Style::AtOnce).await?;
     let count = at.options.enough(MILLION);
@@ -32,7 +32,7 @@ pub(in crate::bench) async fn backlog(at: &Place<'_>, report: &mut Report) -> Re
 }
 
 /// Resident memory with a million conversations whose sides both exist, and the time to open them again.
-pub(in crate::bench) async fn conversations(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn conversations(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     let subject = at.subject().await?;
     let count = at.options.enough(MILLION);
     let handles = begin_dialogs(&subject.broker, Class::Plain, count).await?;
@@ -71,13 +71,13 @@ fn note_memory(report: &mut Report, name: String) {
 }
 
 /// Receiving a few messages at a time at each depth, the depths in turn.
-pub(in crate::bench) async fn depth(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn depth(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     let deepest = at.options.enough(MILLION);
     let mut places = Vec::new();
     for depth in [deepest / 100, deepest / 10, deepest] {
         let folder = at.folder.join(depth.to_string());
         std::fs::create_dir_all(&folder).map_err(crate::bench::rival::log::io_error)?;
-        let subject = Place { folder: &folder, ..*at }.subject().await?;
+        let subject = StepSetting { folder: &folder, ..*at }.subject().await?;
         let conversations = Arc::new(subject.conversations(MANY, Style::AtOnce).await?);
         conversations.fill(at.bodies(), depth).await?;
         places.push((depth, subject, conversations, Vec::new()));

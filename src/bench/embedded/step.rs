@@ -114,7 +114,7 @@ pub(in crate::bench) fn plan(options: &Options) -> Vec<Step> {
 }
 
 /// Takes one step, in a folder of its own.
-pub(in crate::bench) async fn take(step: Step, at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn take(step: Step, at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     match step {
         Step::Backlog => sizes::backlog(at, report).await,
         Step::Conversations => sizes::conversations(at, report).await,
@@ -137,13 +137,13 @@ pub(in crate::bench) async fn take(step: Step, at: &Place<'_>, report: &mut Repo
 }
 
 /// Where a step is taken, and how.
-pub(in crate::bench) struct Place<'a> {
+pub(in crate::bench) struct StepSetting<'a> {
     pub(in crate::bench) options: &'a Options,
     pub(in crate::bench) folder: &'a Path,
     pub(in crate::bench) synced: bool,
 }
 
-impl Place<'_> {
+impl StepSetting<'_> {
     fn log(&self, takable: bool) -> Result<Arc<Log>> {
         let keep = Keep { synced: self.synced, takable, in_place: false };
         Log::create(&self.folder.join("bare.log"), keep).map(Arc::new)

@@ -1,6 +1,6 @@
 //! One consumer of a stream: each commit awaited, and with commits under way.
 
-use super::step::{MANY, Place};
+use super::step::{MANY, StepSetting};
 use crate::bench::load::{Round, new_histogram};
 use crate::bench::report::Report;
 use crate::bench::subject::{REQUESTS, Style};
@@ -12,7 +12,7 @@ use tokio_stream::StreamExt;
 /// How many commits may be under way.
 const WINDOW: usize = 64;
 
-pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(super) async fn measure(at: &StepSetting<'_>, report: &mut Report) -> Result<()> {
     let (subject, bodies) = (at.subject().await?, at.bodies());
     let conversations = Arc::new(subject.conversations(MANY, Style::AtOnce).await?);
     let waiting = at.options.enough(200_000);

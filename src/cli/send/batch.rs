@@ -1,6 +1,6 @@
 //! Sending many messages in few commits.
 
-use super::lines::{Item, Place, Source};
+use super::lines::{InputPosition, Item, Source};
 use super::outcome::Outcomes;
 use super::{Send, print_line, refused};
 use crate::cli::failure::Failure;
@@ -179,11 +179,11 @@ impl<'a> Sender<'a> {
             None => Ok(()),
             Some((place, error)) => {
                 let message = match place {
-                    Place::Line(1) => format!("{}; nothing was sent", refused(&place, &error)),
-                    Place::Line(_) => {
+                    InputPosition::Line(1) => format!("{}; nothing was sent", refused(&place, &error)),
+                    InputPosition::Line(_) => {
                         format!("{}; what stands before it was sent, nothing else", refused(&place, &error))
                     }
-                    Place::Body(_) => {
+                    InputPosition::Body(_) => {
                         format!("{}; {} before it were sent, nothing else", refused(&place, &error), self.sent)
                     }
                 };
@@ -192,7 +192,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    fn note_refused(&self, place: &Place, error: &Error) {
+    fn note_refused(&self, place: &InputPosition, error: &Error) {
         let text = refused(place, error);
         match self.output.json {
             true => drop(Failure::from(Error::new(error.code(), text)).report(self.output)),

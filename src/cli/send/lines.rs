@@ -15,14 +15,14 @@ const AHEAD: usize = 4096;
 
 /// The position of a message in its source, for error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum InputPosition {
     /// A line of the input, from 1.
     Line(u64),
     /// One of the bodies given as arguments and files, from 1.
     Body(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for InputPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(number) => write!(f, "line {number}"),
@@ -34,7 +34,7 @@ impl fmt::Display for Place {
 /// One message to send, or why it cannot be read.
 #[derive(Debug)]
 pub(super) struct Item {
-    pub(super) place: Place,
+    pub(super) place: InputPosition,
     pub(super) line: Result<SendLine>,
 }
 
@@ -51,7 +51,7 @@ impl Source {
         for (index, body) in bodies.into_iter().enumerate() {
             let line = Ok(SendLine { message_type: None, body: Some(body), conversation: None, end: false });
             // The channel was made to hold them all.
-            let _ = sender.try_send(Item { place: Place::Body(index as u64 + 1), line });
+            let _ = sender.try_send(Item { place: InputPosition::Body(index as u64 + 1), line });
         }
         Self { items }
     }
@@ -96,7 +96,7 @@ fn read_lines(reader: impl BufRead, sender: &mpsc::Sender<Item>) {
             Ok(text) => SendLine::parse(text.trim_start_matches('\u{feff}')),
             Err(error) => Err(error),
         };
-        sender.blocking_send(Item { place: Place::Line(number), line }).is_ok()
+        sender.blocking_send(Item { place: InputPosition::Line(number), line }).is_ok()
     });
 }
 
@@ -114,9 +114,9 @@ mod tests {
             seen.push((item.place, item.line.map(|line| line.body.unwrap())));
         }
         assert_eq!(seen.len(), 4);
-        assert_eq!((seen[0].0, seen[0].1.as_deref().unwrap()), (Place::Line(1), &b"a"[..]));
-        assert_eq!((seen[1].0, seen[1].1.is_err()), (Place::Line(3), true));
+        assert_eq!((seen[0].0, seen[0].1.as_deref().unwrap()), (InputPosition::Line(1), &b"a"[..]));
+        assert_eq!((seen[1].0, seen[1].1.is_err()), (InputPosition::Line(3), true));
         assert!(seen[2].1.as_ref().unwrap_err().message().contains("UTF-8 from byte 2"));
-        assert_eq!((seen[3].0, seen[3].1.as_deref().unwrap()), (Place::Line(5), &b"b"[..]));
+        assert_eq!((seen[3].0, seen[3].1.as_deref().unwrap()), (InputPosition::Line(5), &b"b"[..]));
     }
 }

@@ -201,6 +201,6 @@ fn print_line(begun: &Begun, delivery: Option<&Delivery>, output: &Output) -> Re
     }))
 }
 
-fn refused(place: &lines::Place, error: &dialoq::Error) -> String {
+fn refused(place: &lines::InputPosition, error: &dialoq::Error) -> String {
     format!("{place}: {}", printable(error.message()))
 }

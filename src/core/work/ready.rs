@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 /// A job's place in the order of its queue; the smallest is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::core) struct Place {
+pub(in crate::core) struct OrderKey {
     /// 10 minus the level; 0 in a queue that does not look at levels.
     pub(super) rank_from_top: u8,
     /// The id, or minus the id in a LIFO queue.
@@ -20,7 +20,7 @@ pub(in crate::core) struct Place {
     pub(super) job: u32,
 }
 
-impl Place {
+impl OrderKey {
     pub(super) fn new(order: WorkOrder, job: &Job, place: u32) -> Self {
         let id = job.id.cast_signed();
         Self {
@@ -45,9 +45,9 @@ struct LineId {
 }
 
 impl LineId {
-    fn new(order: WorkOrder, place: Place, job_type: u32) -> Self {
+    fn new(order: WorkOrder, position: OrderKey, job_type: u32) -> Self {
         let job_type = if order == WorkOrder::FifoStrict { NO_NAME } else { job_type };
-        Self { job_type, rank_from_top: place.rank_from_top }
+        Self { job_type, rank_from_top: position.rank_from_top }
     }
 }
 
@@ -55,9 +55,9 @@ impl LineId {
 #[derive(Debug, Default)]
 struct Line {
     /// The first ones, which may be taken.
-    offered: BTreeSet<Place>,
+    offered: BTreeSet<OrderKey>,
     /// The ones behind them.
-    behind: BTreeSet<Place>,
+    behind: BTreeSet<OrderKey>,
 }
 
 impl Line {
@@ -106,7 +106,7 @@ pub(super) struct KeyState {
 }
 
 impl KeyState {
-    fn insert(&mut self, id: LineId, place: Place) {
+    fn insert(&mut self, id: LineId, position: OrderKey) {
         let at = self.lines.binary_search_by_key(&id, |(id, _)| *id).unwrap_or_else(|at| {
             // Most keys never have a second line.
             if self.lines.is_empty() {
@@ -115,14 +115,14 @@ impl KeyState {
             self.lines.insert(at, (id, Line::default()));
             at
         });
-        self.lines[at].1.behind.insert(place);
+        self.lines[at].1.behind.insert(position);
         self.ready += 1;
     }
 
-    fn remove(&mut self, id: LineId, place: Place) {
+    fn remove(&mut self, id: LineId, position: OrderKey) {
         let Ok(at) = self.lines.binary_search_by_key(&id, |(id, _)| *id) else { return };
         let line = &mut self.lines[at].1;
-        if line.offered.remove(&place) || line.behind.remove(&place) {
+        if line.offered.remove(&position) || line.behind.remove(&position) {
             self.ready -= 1;
         }
         if line.is_empty() {
@@ -139,24 +139,24 @@ impl KeyState {
 /// The jobs of a queue that may be taken next: of a key with a limit more than may be taken together.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
-    pub(super) all: BTreeSet<Place>,
-    pub(super) by_type: HashMap<u32, BTreeSet<Place>>,
+    pub(super) all: BTreeSet<OrderKey>,
+    pub(super) by_type: HashMap<u32, BTreeSet<OrderKey>>,
 }
 
 impl Ready {
-    fn insert(&mut self, place: Place, job_type: u32) {
-        self.all.insert(place);
-        self.by_type.entry(job_type).or_default().insert(place);
+    fn insert(&mut self, position: OrderKey, job_type: u32) {
+        self.all.insert(position);
+        self.by_type.entry(job_type).or_default().insert(position);
     }
 
-    fn remove(&mut self, place: Place, job_type: u32) -> bool {
+    fn remove(&mut self, position: OrderKey, job_type: u32) -> bool {
         if let Some(jobs) = self.by_type.get_mut(&job_type) {
-            jobs.remove(&place);
+            jobs.remove(&position);
             if jobs.is_empty() {
                 self.by_type.remove(&job_type);
             }
         }
-        self.all.remove(&place)
+        self.all.remove(&position)
     }
 }
 
@@ -191,7 +191,7 @@ impl Work {
         let (queue_id, key) = (job.queue_id, job.key);
         let Some(queue) = self.queues.get_mut(&queue_id) else { return false };
         let order = queue.settings.order;
-        let position = Place::new(order, job, place);
+        let position = OrderKey::new(order, job, place);
         if most_of_key(&queue.settings, key).is_none() {
             queue.ready.insert(position, job.job_type);
             queue.takeable += 1;
@@ -208,7 +208,7 @@ impl Work {
         let (queue_id, key, job_type) = (job.queue_id, job.key, job.job_type);
         let Some(queue) = self.queues.get_mut(&queue_id) else { return };
         let order = queue.settings.order;
-        let position = Place::new(order, job, place);
+        let position = OrderKey::new(order, job, place);
         let was_offered = queue.ready.remove(position, job_type);
         if most_of_key(&queue.settings, key).is_none() {
             queue.takeable -= 1;

@@ -4,7 +4,7 @@ use super::change::WorkChange;
 use super::job::FinishedAs;
 use super::limits::NextTakes;
 use super::push::{check_delay, check_name};
-use super::ready::Place;
+use super::ready::OrderKey;
 use super::session::{Undone, UnwrittenTake, WorkOp};
 use crate::catalog::WorkQueue;
 use crate::core::effects::Effects;
@@ -232,14 +232,14 @@ fn check_take(take: &Take, queue: &WorkQueue) -> Result<()> {
 
 impl super::Work {
     /// The next job in the order of the queue.
-    pub(super) fn first(&self, queue_id: i32, job_type: Option<u32>, from: TakeFrom) -> Option<Place> {
+    pub(super) fn first(&self, queue_id: i32, job_type: Option<u32>, from: TakeFrom) -> Option<OrderKey> {
         let ready = &self.queues.get(&queue_id)?.ready;
         let jobs = match job_type {
             None => &ready.all,
             Some(job_type) => ready.by_type.get(&job_type)?,
         };
         let of_levels = |lowest: u8, highest: u8| {
-            let first = jobs.range(Place::first_of(highest)..).next().copied()?;
+            let first = jobs.range(OrderKey::first_of(highest)..).next().copied()?;
             (first.rank_from_top <= 10 - lowest).then_some(first)
         };
         match from {

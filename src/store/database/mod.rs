@@ -49,7 +49,7 @@ use transactions::{attempts, claim_ages, held_jobs, job_take_link, tx, uncommitt
 use uuid::Uuid;
 
 /// After this pause a lone SEND that waits for a locked group lets other SENDs go.
-const PATIENCE: Duration = Duration::from_millis(20);
+const LONE_SEND_WAIT: Duration = Duration::from_millis(20);
 
 /// The longest `note_after`: a moment that no clock can show ended the transaction with a panic.
 const LATEST_NOTE: Duration = Duration::from_secs(86_400 * 365);
@@ -137,7 +137,7 @@ impl DatabaseStore {
     /// 60030 the server cannot be reached, 60034 it refuses the user, 60035 the database has no Dialoq schema, 60013 it
     /// has one of a newer Dialoq.
     pub async fn open(driver: Arc<dyn Driver>, options: OpenOptions) -> Result<Arc<Self>> {
-        Self::open_with(driver, options, PATIENCE).await
+        Self::open_with(driver, options, LONE_SEND_WAIT).await
     }
 
     async fn open_with(driver: Arc<dyn Driver>, options: OpenOptions, patience: Duration) -> Result<Arc<Self>> {

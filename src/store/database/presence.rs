@@ -41,7 +41,7 @@ struct State {
     /// Counts the links; the rows and locks of an earlier link are gone.
     generation: u64,
     /// The places that readers of this process hold, by an own number. A new link takes them again.
-    places: BTreeMap<u64, Place>,
+    places: BTreeMap<u64, ReaderPlace>,
     last_place: u64,
     monitors: BTreeMap<u64, MonitorRow>,
     tasks: BTreeMap<u64, ActivatedTaskRow>,
@@ -55,7 +55,7 @@ struct State {
 }
 
 /// A place among the readers of a queue.
-struct Place {
+struct ReaderPlace {
     queue_id: i32,
     max_queue_readers: u16,
     /// The number of the place; `None` if the link was lost and other processes have taken all places since.
@@ -443,7 +443,7 @@ impl Database {
         }
         state.last_place += 1;
         let number = state.last_place;
-        state.places.insert(number, Place { queue_id, max_queue_readers, slot });
+        state.places.insert(number, ReaderPlace { queue_id, max_queue_readers, slot });
         drop(state);
         let database = self.clone();
         Ok(Some(ReaderSlot::freed_by(slot, move || {
@@ -454,7 +454,7 @@ impl Database {
 
     async fn free_slot(self: Arc<Self>, number: u64) {
         let mut state = self.presence.state.lock().await;
-        let Some(Place { queue_id, slot, .. }) = state.places.remove(&number) else { return };
+        let Some(ReaderPlace { queue_id, slot, .. }) = state.places.remove(&number) else { return };
         if let Some(slot) = slot {
             let args = vec![Arg::Int(queue_id), Arg::Int(slot)];
             if let Err(failure) = state.call_here(Call { name: "free_reader_slot", args }).await {

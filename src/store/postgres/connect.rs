@@ -29,16 +29,16 @@ const ADDRESSES: u32 = 3;
 
 /// The server and the database, as error messages name them.
 #[derive(Debug, Clone)]
-pub(super) struct Place(String);
+pub(super) struct DatabaseLabel(String);
 
-impl fmt::Display for Place {
+impl fmt::Display for DatabaseLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Place {
-    /// The place of a connection that the user has opened: its server is unknown here.
+impl DatabaseLabel {
+    /// For a connection that the user has opened: its server is unknown here.
     pub(super) fn enlisted() -> Self {
         Self("the database of the enlisted connection".to_owned())
     }
@@ -50,7 +50,7 @@ pub(super) struct Connector {
     tls: MakeRustlsConnect,
     /// Readies a session.
     connect: Arc<str>,
-    place: Arc<Place>,
+    label: Arc<DatabaseLabel>,
     /// The longest run of a statement of the user's own SQL.
     pub(super) sql_timeout: Option<Duration>,
     running: Running,
@@ -252,12 +252,12 @@ impl Connector {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
-        let place = Arc::new(place(&config));
+        let label = Arc::new(label(&config));
         Ok(Self {
             config,
             tls: tls::connector(url)?,
             connect: texts::connect(url.server.common.durability).into(),
-            place,
+            label,
             sql_timeout: url.server.common.sql_timeout,
             running: Running::default(),
             read_only_refusals: AtomicU64::new(0),
@@ -323,7 +323,7 @@ impl Connector {
     /// Readies a session for work of ours that no caller waits for.
     pub(super) async fn lift_limit(&self, client: &Client) -> Result<()> {
         let done = client.batch_execute(session::NO_LIMIT).await;
-        done.map_err(|error| not_connected(&error, &self.place))
+        done.map_err(|error| not_connected(&error, &self.label))
     }
 
     /// The server only reads: no idle session is used again.
@@ -340,8 +340,8 @@ impl Connector {
         self.lost_answer.notified().await;
     }
 
-    pub(super) fn place(&self) -> &Arc<Place> {
-        &self.place
+    pub(super) fn label(&self) -> &Arc<DatabaseLabel> {
+        &self.label
     }
 
     pub(super) fn tls(&self) -> &MakeRustlsConnect {
@@ -373,8 +373,8 @@ impl Connector {
         let limit = self.limit();
         let made_after = self.read_only_refusals.load(Relaxed);
         let (client, mut connection) = match tokio::time::timeout(limit, self.config.connect(self.tls.clone())).await {
-            Ok(connected) => connected.map_err(|error| not_connected(&error, &self.place))?,
-            Err(_) => return Err(silent(limit, &self.place)),
+            Ok(connected) => connected.map_err(|error| not_connected(&error, &self.label))?,
+            Err(_) => return Err(silent(limit, &self.label)),
         };
         // Such a session keeps that setting of its database when the time in which the server only reads is over.
         let only_reads = connection.parameter(READ_ONLY) == Some("on");
@@ -408,9 +408,9 @@ impl Connector {
             )
         };
         let Ok((readied, notices)) = tokio::time::timeout(limit, readying).await else {
-            return Err(silent(limit, &self.place));
+            return Err(silent(limit, &self.label));
         };
-        readied.map_err(|error| not_connected(&error, &self.place))?;
+        readied.map_err(|error| not_connected(&error, &self.label))?;
         self.ends.held.fetch_add(1, Relaxed);
         Ok(Session {
             client: Arc::new(client),
@@ -467,7 +467,7 @@ fn is_local(config: &Config) -> bool {
     config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)))
 }
 
-fn place(config: &Config) -> Place {
+fn label(config: &Config) -> DatabaseLabel {
     let mut hosts: Vec<String> = config
         .get_hosts()
         .iter()
@@ -488,5 +488,5 @@ fn place(config: &Config) -> Place {
     }
     let user = config.get_user().unwrap_or("of this process");
     let database = config.get_dbname().or(config.get_user()).unwrap_or("of this user");
-    Place(format!("PostgreSQL server {}, database '{database}', user '{user}'", hosts.join(",")))
+    DatabaseLabel(format!("PostgreSQL server {}, database '{database}', user '{user}'", hosts.join(",")))
 }

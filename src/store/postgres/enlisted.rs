@@ -2,7 +2,7 @@
 
 use super::DIALECT;
 use super::args::arguments;
-use super::connect::Place;
+use super::connect::DatabaseLabel;
 use super::failure::{Asked, AtRisk, ConnectionState, failure};
 use super::link::{PgLink, unread};
 use super::texts;
@@ -48,7 +48,7 @@ pub(crate) struct PgEnlisted<'c> {
     statements: Option<&'c EnlistedStatements>,
     /// Whether the user gave a transaction. A connection may be in one or in none.
     is_transaction: bool,
-    place: Place,
+    label: DatabaseLabel,
 }
 
 /// A request that failed. The transaction is as it was before.
@@ -69,12 +69,12 @@ impl<'c> PgEnlisted<'c> {
         let client = given.client();
         // The driver has no third kind: a transaction holds its connection by reference.
         let is_transaction = !std::ptr::addr_eq(given, client);
-        Self { client, statements, is_transaction, place: Place::enlisted() }
+        Self { client, statements, is_transaction, label: DatabaseLabel::enlisted() }
     }
 
     fn failed(&self, error: tokio_postgres::Error, asked: Asked<'_>, at_risk: AtRisk) -> Failure {
         let loss = ConnectionState { is_closed: self.client.is_closed(), why: None };
-        failure(error, asked, at_risk, loss, &self.place)
+        failure(error, asked, at_risk, loss, &self.label)
     }
 
     async fn call_now(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {

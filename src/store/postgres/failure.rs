@@ -1,6 +1,6 @@
 //! The errors behind the failures of the server and of the connection.
 
-use super::connect::Place;
+use super::connect::DatabaseLabel;
 use crate::error::{Code, Error};
 use crate::store::database::link::{Failure, Fate};
 use crate::store::database::refusal;
@@ -128,35 +128,35 @@ pub(super) fn failure(
     asked: Asked<'_>,
     at_risk: AtRisk,
     loss: ConnectionState,
-    place: &Place,
+    label: &DatabaseLabel,
 ) -> Failure {
     if let Some(server) = error.as_db_error() {
         let is_fatal = matches!(server.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
         if is_fatal || is_lost(server.code()) {
             let at_risk = at_risk.after(Some(server.code()));
-            return lost(format!("{} ({})", server.message(), server.code().code()), at_risk, place);
+            return lost(format!("{} ({})", server.message(), server.code().code()), at_risk, label);
         }
-        let (error, fate) = refused(server, asked, place);
+        let (error, fate) = refused(server, asked, label);
         return Failure { error: error.caused_by(chain(&error_of(server))), fate, is_link_usable: true };
     }
     if loss.is_closed || error.is_closed() || is_io(&error) {
         let loss = loss.why.unwrap_or_else(|| Loss::of(&error));
-        return lost(loss.why, at_risk.after(loss.state.as_ref()), place);
+        return lost(loss.why, at_risk.after(loss.state.as_ref()), label);
     }
     // Nothing was sent: a value does not fit its parameter, or their number is wrong.
     Failure { error: asked.refused(&chain(&error)), fate: Fate::Undone, is_link_usable: true }
 }
 
 /// The failure of a lost connection.
-pub(super) fn lost(why: String, at_risk: AtRisk, place: &Place) -> Failure {
+pub(super) fn lost(why: String, at_risk: AtRisk, label: &DatabaseLabel) -> Failure {
     let unreachable =
-        |lost: &str| Error::new(Code::SERVER_UNREACHABLE, format!("the connection to {place} was lost: {why}; {lost}"));
+        |lost: &str| Error::new(Code::SERVER_UNREACHABLE, format!("the connection to {label} was lost: {why}; {lost}"));
     let (error, fate) = match at_risk {
         AtRisk::Commit => (
             Error::new(
                 Code::COMMIT_UNKNOWN,
                 format!(
-                    "the connection to {place} was lost while a commit was under way: {why}; it is unknown whether it happened"
+                    "the connection to {label} was lost while a commit was under way: {why}; it is unknown whether it happened"
                 ),
             ),
             Fate::Unknown,
@@ -168,28 +168,28 @@ pub(super) fn lost(why: String, at_risk: AtRisk, place: &Place) -> Failure {
 }
 
 /// The failure of connecting.
-pub(super) fn not_connected(error: &tokio_postgres::Error, place: &Place) -> Error {
-    login_failed(error.code(), &chain(error), place)
+pub(super) fn not_connected(error: &tokio_postgres::Error, label: &DatabaseLabel) -> Error {
+    login_failed(error.code(), &chain(error), label)
 }
 
-fn login_failed(code: Option<&SqlState>, why: &str, place: &Place) -> Error {
+fn login_failed(code: Option<&SqlState>, why: &str, label: &DatabaseLabel) -> Error {
     match code {
-        Some(code) if is_access(code) => Error::new(Code::ACCESS_DENIED, format!("{place} refuses the login: {why}")),
+        Some(code) if is_access(code) => Error::new(Code::ACCESS_DENIED, format!("{label} refuses the login: {why}")),
         // Another session's end frees a connection, so the same call may succeed later.
         Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => Error::new(
             Code::SERVER_UNREACHABLE,
             format!(
-                "{place} has no free connection: {why}; try again, lower pool_size in the URLs of its processes, or raise the \
+                "{label} has no free connection: {why}; try again, lower pool_size in the URLs of its processes, or raise the \
                  server's max_connections"
             ),
         ),
-        _ => Error::new(Code::SERVER_UNREACHABLE, format!("{place} cannot be reached: {why}")),
+        _ => Error::new(Code::SERVER_UNREACHABLE, format!("{label} cannot be reached: {why}")),
     }
 }
 
 /// The failure of connecting to a server that takes the connection and never answers.
-pub(super) fn silent(limit: Duration, place: &Place) -> Error {
-    let message = format!("{place} cannot be reached: no answer within {} s (connect_timeout)", limit.as_secs());
+pub(super) fn silent(limit: Duration, label: &DatabaseLabel) -> Error {
+    let message = format!("{label} cannot be reached: no answer within {} s (connect_timeout)", limit.as_secs());
     Error::new(Code::SERVER_UNREACHABLE, message)
 }
 
@@ -241,7 +241,7 @@ fn is_access(code: &SqlState) -> bool {
 }
 
 /// The error behind a refusal of the server, and whether the refusal ended the transaction.
-fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
+fn refused(server: &DbError, asked: Asked<'_>, label: &DatabaseLabel) -> (Error, Fate) {
     let (said, what) = (server.message(), asked);
     let store = |code, text: String| (Error::new(code, text), Fate::Undone);
     if server.code().code().starts_with("SB")
@@ -292,34 +292,34 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             ),
             Fate::TransactionUndone,
         ),
-        "53100" => store(Code::STORE_FULL, format!("the disk of {place} is full: {said} ({what}); make room on it")),
+        "53100" => store(Code::STORE_FULL, format!("the disk of {label} is full: {said} ({what}); make room on it")),
         // The hint names the setting in every language.
         "53200" if server.hint().is_some_and(|hint| hint.contains("max_locks_per_transaction")) => store(
             Code::STORE_IO,
             format!(
-                "{place} has no room for another lock: {said} ({what}); raise max_locks_per_transaction in the server's \
+                "{label} has no room for another lock: {said} ({what}); raise max_locks_per_transaction in the server's \
                  configuration, each locked conversation group takes one, or touch fewer groups in one transaction"
             ),
         ),
         "25006" if !asked.is_users() => {
-            store(Code::STORE_READ_ONLY, format!("{place} only reads: {said} ({what}); name its primary server"))
+            store(Code::STORE_READ_ONLY, format!("{label} only reads: {said} ({what}); name its primary server"))
         }
         // The role would not help the user's own statement: it lacks a right on a table of the user's.
         _ if is_access(server.code()) && !asked.is_users() => {
             let role = asked.role();
             store(
                 Code::ACCESS_DENIED,
-                format!("{what} is refused on {place}: {said}; an owner of the database grants {role}"),
+                format!("{what} is refused on {label}: {said}; an owner of the database grants {role}"),
             )
         }
         "3F000" | "42883" | "42P01" if !asked.is_users() => store(
             Code::SCHEMA_MISSING,
-            format!("schema dialoq on {place} is missing or not whole: {said} ({what}); 'dialoq install' makes it"),
+            format!("schema dialoq on {label} is missing or not whole: {said} ({what}); 'dialoq install' makes it"),
         ),
         "2BP01" if !asked.is_users() => {
             let what_stands = shortened(server.detail().unwrap_or(said));
             let text = format!(
-                "{what} is refused on {place}, for something of yours is built on the broker's objects: {what_stands}; drop it \
+                "{what} is refused on {label}, for something of yours is built on the broker's objects: {what_stands}; drop it \
                  and make it again afterwards"
             );
             (Error::new(Code::OBJECT_IN_USE, text), Fate::Undone)
@@ -351,14 +351,14 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
                  which may pass while it waits for a lock; try again, or raise that limit"
             ),
         ),
-        "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{place} says it is damaged: {said} ({what})")),
+        "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{label} says it is damaged: {said} ({what})")),
         state if asked.is_users() => {
             let more = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
             (Error::new(Code::USER_SQL_FAILED, format!("{what} failed: {said}{more} [{state}]")), Fate::Undone)
         }
         state => {
             let position = server.where_().map(|place| format!("; in {}", shortened(place))).unwrap_or_default();
-            store(Code::STORE_IO, format!("{what} failed on {place}: {said} [{state}]{position}"))
+            store(Code::STORE_IO, format!("{what} failed on {label}: {said} [{state}]{position}"))
         }
     }
 }
@@ -369,11 +369,11 @@ mod tests {
 
     #[test]
     fn a_server_without_a_free_connection_may_be_tried_again() {
-        let place = Place::enlisted();
-        let full = login_failed(Some(&SqlState::TOO_MANY_CONNECTIONS), "sorry, too many clients already", &place);
+        let label = DatabaseLabel::enlisted();
+        let full = login_failed(Some(&SqlState::TOO_MANY_CONNECTIONS), "sorry, too many clients already", &label);
         assert_eq!(full.code(), Code::SERVER_UNREACHABLE);
         assert!(full.is_retryable() && full.message().contains("max_connections"), "{full}");
-        let denied = login_failed(Some(&SqlState::INVALID_PASSWORD), "password authentication failed", &place);
+        let denied = login_failed(Some(&SqlState::INVALID_PASSWORD), "password authentication failed", &label);
         assert_eq!(denied.code(), Code::ACCESS_DENIED);
         assert!(!denied.is_retryable(), "{denied}");
     }

@@ -206,7 +206,7 @@ impl PgLink {
         } else {
             at_risk
         };
-        Err(lost(why, at_risk, self.connector.place()))
+        Err(lost(why, at_risk, self.connector.label()))
     }
 
     fn loss(&self) -> Option<Loss> {
@@ -219,7 +219,7 @@ impl PgLink {
         let loss = ConnectionState { is_closed: self.client().is_closed(), why: self.loss() };
         let is_stopped = error.code() == Some(&SqlState::QUERY_CANCELED);
         let only_reads = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
-        let mut failure = failure(error, asked, at_risk, loss, self.connector.place());
+        let mut failure = failure(error, asked, at_risk, loss, self.connector.label());
         if is_stopped
             && let Some((began, limit)) = self.limited
             && began.elapsed() >= limit
@@ -262,7 +262,7 @@ impl PgLink {
                 self.is_lost = true;
                 self.connector.note_lost_answer();
                 let why = format!("the server refused to begin a transaction: {error}");
-                lost(why, AtRisk::Commit, self.connector.place())
+                lost(why, AtRisk::Commit, self.connector.label())
             }
         }
     }

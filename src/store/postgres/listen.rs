@@ -25,7 +25,7 @@ impl PgListener {
         connector.lift_limit(&session.client).await?;
         session.client.batch_execute(session::LISTEN).await.map_err(|error| {
             let loss = ConnectionState { is_closed: session.client.is_closed(), why: session.lost.get().cloned() };
-            failure(error, Asked::Ours("listening"), AtRisk::Nothing, loss, connector.place()).error
+            failure(error, Asked::Ours("listening"), AtRisk::Nothing, loss, connector.label()).error
         })?;
         Ok(Self { connector, payloads, session })
     }
@@ -37,7 +37,7 @@ impl Listener for PgListener {
             let Some(first) = self.payloads.recv().await else {
                 let why =
                     self.session.lost.get().map_or_else(|| "the server closed it".to_owned(), |loss| loss.why.clone());
-                return Err(lost(why, AtRisk::Nothing, self.connector.place()).error);
+                return Err(lost(why, AtRisk::Nothing, self.connector.label()).error);
             };
             let others = std::iter::from_fn(|| self.payloads.try_recv().ok());
             Ok(std::iter::once(first).chain(others).collect())

@@ -89,7 +89,7 @@ impl PostgresDriver {
                     "none of the {} connections to {} became free within {} s; end transactions sooner, or raise pool_size \
                      or pool_wait_s in the URL",
                     self.size,
-                    self.connector.place(),
+                    self.connector.label(),
                     self.wait.as_secs()
                 ),
             )),

@@ -38,7 +38,7 @@ const BEFORE_THE_VERB: u32 = 0;
 struct Session {
     database: Arc<Database>,
     /// Where it lies between the requests of its caller.
-    place: Weak<Place>,
+    cell: Weak<SessionCell>,
     /// The link, from the first request on that is no claim.
     link: Option<Box<dyn Link>>,
     /// What it has received, if it has done nothing else.
@@ -136,7 +136,7 @@ impl Session {
         Self {
             taken: Share::of(&database.uncommitted),
             database,
-            place: Weak::new(),
+            cell: Weak::new(),
             link: None,
             claim: None,
             beyond_pool: None,
@@ -610,24 +610,24 @@ impl Drop for Session {
 /// frees its locks at once.
 pub(in crate::store::database) struct DatabaseTx {
     database: Arc<Database>,
-    place: Arc<Place>,
+    cell: Arc<SessionCell>,
 }
 
 /// Where a session lies between requests. It is locked while one runs; empty after the end.
-struct Place(Mutex<Option<Session>>);
+struct SessionCell(Mutex<Option<Session>>);
 
 impl Drop for DatabaseTx {
     fn drop(&mut self) {
-        // A claim that is to grow old keeps the place while it waits for a connection, so the session is taken out of it.
-        if let Ok(mut place) = self.place.0.try_lock() {
-            drop(place.take());
+        // A claim that is to grow old keeps the cell while it waits for a connection, so the session is taken out of it.
+        if let Ok(mut cell) = self.cell.0.try_lock() {
+            drop(cell.take());
             return;
         }
         // A request runs, or the claim grows old at this moment: the session is dropped after that. A request after this drop
         // waits for it.
-        let (place, ending) = (self.place.clone(), Ending::begin(&self.database));
+        let (cell, ending) = (self.cell.clone(), Ending::begin(&self.database));
         self.database.runtime.spawn(async move {
-            drop(place.0.lock().await.take());
+            drop(cell.0.lock().await.take());
             drop(ending);
         });
     }
@@ -645,11 +645,11 @@ impl<T> Drop for Running<T> {
 impl DatabaseTx {
     pub(in crate::store::database) fn new(database: Arc<Database>) -> Self {
         let mut session = Session::new(database.clone());
-        let place = Arc::new_cyclic(|place: &Weak<Place>| {
-            session.place = place.clone();
-            Place(Mutex::new(Some(session)))
+        let cell = Arc::new_cyclic(|cell: &Weak<SessionCell>| {
+            session.cell = cell.clone();
+            SessionCell(Mutex::new(Some(session)))
         });
-        Self { place, database }
+        Self { cell, database }
     }
 
     /// Runs work on the session, which comes back with the result.
@@ -658,12 +658,12 @@ impl DatabaseTx {
         T: Send + 'static,
         F: Future<Output = (Session, Result<T>)> + Send + 'static,
     {
-        let place = self.place.clone();
+        let cell = self.cell.clone();
         let mut running = Running(self.database.runtime.spawn(async move {
-            let mut place = place.0.lock().await;
-            let session = place.take().ok_or_else(Error::transaction_ended)?;
+            let mut cell = cell.0.lock().await;
+            let session = cell.take().ok_or_else(Error::transaction_ended)?;
             let (session, done) = work(session).await;
-            *place = Some(session);
+            *cell = Some(session);
             done
         }));
         match (&mut running.0).await {
@@ -720,14 +720,14 @@ impl StoreTx for DatabaseTx {
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            let session = self.place.0.lock().await.take().ok_or_else(Error::transaction_ended)?;
+            let session = self.cell.0.lock().await.take().ok_or_else(Error::transaction_ended)?;
             self.database.detached(|_| session.commit()).await
         })
     }
 
     fn rollback(self: Box<Self>, reason: Option<Arc<str>>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            let session = self.place.0.lock().await.take();
+            let session = self.cell.0.lock().await.take();
             let Some(mut session) = session.filter(|session| !session.has_ended) else { return Ok(()) };
             session.rollback_reason = reason;
             let work = self.database.open_work.begin();

@@ -1,6 +1,6 @@
 //! A transaction that has only received once: its messages are a claim, until it does more, ends, or grows old.
 
-use super::{Place, Session};
+use super::{Session, SessionCell};
 use crate::error::Result;
 use crate::protocol::{Message, Outcome, ReceiveFrom, Verb};
 use crate::store::BoxFuture;
@@ -114,7 +114,7 @@ impl Session {
         self.taken.add(queue, messages.len() as u64);
         self.effects.queues.insert(queue);
         self.effects.has_left_messages |= may_be_more;
-        self.database.claim_ages.put(self.place.clone());
+        self.database.claim_ages.put(self.cell.clone());
     }
 
     /// Takes the messages of a claim on a link of its own, so that the transaction can do more.
@@ -205,7 +205,7 @@ impl Session {
     }
 }
 
-impl HoldsClaim for Place {
+impl HoldsClaim for SessionCell {
     fn grow_old(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             loop {
@@ -234,13 +234,13 @@ impl HoldsClaim for Place {
     }
 }
 
-impl Place {
+impl SessionCell {
     /// Takes the messages of an old claim on this link. Returns false if the session that claimed them hangs by now, which would cost the
     /// caller its transaction.
     async fn leave_claim(&self, link: Box<dyn Link>, database: &Database) -> bool {
         // While a request runs, it takes the messages itself. It may wait for this very link, so the link is given up.
-        let Ok(mut place) = self.0.try_lock() else { return true };
-        let Some(session) = place.as_mut() else { return true };
+        let Ok(mut cell) = self.0.try_lock() else { return true };
+        let Some(session) = cell.as_mut() else { return true };
         if session.claim.as_ref().is_some_and(|first| first.claim.hangs()) {
             return false;
         }
@@ -250,7 +250,7 @@ impl Place {
         }
         let attempt = session.attempt.clone();
         // The connection for notes may hang: the caller's next request does not wait for it.
-        drop(place);
+        drop(cell);
         if let Some(attempt) = attempt {
             database.send_waiting_notes(&attempt).await;
         }
