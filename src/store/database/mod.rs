@@ -73,49 +73,65 @@ struct Closing {
 
 /// The state that all calls and tasks of a store share.
 struct Database {
+    // The server, this process, the time.
     driver: Arc<dyn Driver>,
+    runtime: tokio::runtime::Handle,
+    /// Identifies this process to others.
+    process: Uuid,
     /// The server's clock as last read, or the tests'.
     clock: Clock,
+    /// The time of a test clock that was last pushed to the server.
+    pushed_time: tokio::sync::Mutex<Option<Timestamp>>,
     ids: Mutex<IdSource>,
-    max_body_bytes: usize,
+
+    // Definitions, and bodies checked against them.
     definitions: catalog::Definitions,
+    max_body_bytes: usize,
     checks: Arc<BodyChecks>,
     check_room: CheckRoom,
-    board: ActivityBoard,
-    watch: queue_poll::PollTrigger,
-    uncommitted: Arc<uncommitted_receives::UncommittedReceives>,
-    notes: attempts::Notes,
-    claim_sessions: claim_batches::ClaimSessions,
-    claim_ages: claim_ages::ClaimAges,
-    beyond_pool: tx::ConnectionsBeyondPool,
-    outbox: publish::Outbox,
+
+    // Calls that may go together with others, by verb.
     sends: batcher::Batcher<send_batches::Sending>,
     begins: batcher::Batcher<dialog_batches::Asked>,
     ends: batcher::Batcher<dialog_batches::Asked>,
     receives: receive_batches::Receives,
     jobs: job_batches::JobBatches,
-    maintenance: maintenance::Maintenance,
+    /// How long a lone SEND delays other SENDs.
+    patience: Duration,
+
+    // What open transactions have received or taken.
+    /// Messages of this process that are not committed, by queue.
+    uncommitted: Arc<uncommitted_receives::UncommittedReceives>,
+    /// Receives to be noted, so that a rollback counts even if the process dies.
+    notes: attempts::Notes,
+    claim_sessions: claim_batches::ClaimSessions,
+    claim_ages: claim_ages::ClaimAges,
+    beyond_pool: tx::ConnectionsBeyondPool,
+    holders: Arc<held_jobs::OpenHolders>,
+    /// Jobs to be given back.
+    owed: held_jobs::OwedReleases,
+
+    // Connections of the process beside the pool.
     control: control_connection::ControlConnection,
     maintenance_control: control_connection::ControlConnection,
     /// For takes of transactions that may wait in the line of a work queue with limits.
     line: control_connection::ControlConnection,
     large_jobs: job_take_link::LargeJobs,
+    /// Shows readers and monitors to other processes.
     presence: presence::Presence,
-    /// Jobs to be given back.
-    owed: held_jobs::OwedReleases,
-    holders: Arc<held_jobs::OpenHolders>,
-    /// Identifies this process to others.
-    process: Uuid,
-    /// How long a lone SEND delays other SENDs.
-    patience: Duration,
-    /// The time of a test clock that was last pushed to the server.
-    pushed_time: tokio::sync::Mutex<Option<Timestamp>>,
+
+    // What wakes callers and other processes, and what is due.
+    board: ActivityBoard,
+    watch: queue_poll::PollTrigger,
+    outbox: publish::Outbox,
+    maintenance: maintenance::Maintenance,
     schedule_failures: schedules::ScheduleFailures,
+
+    // The end.
     open_work: closing::OpenWork,
     endings: closing::Endings,
     /// Once, when the store closes.
     leaving: Notify,
-    runtime: tokio::runtime::Handle,
 }
 
 impl Database {
