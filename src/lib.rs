@@ -159,9 +159,6 @@ pub mod install;
 #[doc(hidden)]
 pub mod internals;
 mod jsonl;
-#[cfg(test)]
-#[path = "../tests/servers/limit.rs"]
-mod limit;
 mod message;
 #[cfg(feature = "mssql")]
 pub mod mssql;
@@ -169,9 +166,6 @@ pub mod mssql;
 pub mod postgres;
 pub mod protocol;
 pub mod receive;
-#[cfg(test)]
-#[path = "../tests/servers/seeds.rs"]
-mod seeds;
 mod sql;
 pub mod status;
 mod store;

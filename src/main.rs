@@ -3,9 +3,6 @@
 mod bench;
 mod cli;
 mod lab;
-#[cfg(test)]
-#[path = "../tests/servers/limit.rs"]
-mod limit;
 
 use std::process::ExitCode;
 
@@ -15,6 +12,6 @@ fn main() -> ExitCode {
 
 /// A limit for a test of the command, held to the test's end.
 #[cfg(test)]
-fn limit() -> limit::Limit {
-    limit::limit(|| dialoq::testing::describe_waits().join("\n"))
+fn limit() -> dialoq_test_support::limit::Limit {
+    dialoq_test_support::limit::limit(|| dialoq::testing::describe_waits().join("\n"))
 }

@@ -114,8 +114,8 @@ pub fn describe_waits() -> Vec<String> {
 
 /// A limit for a test of this crate, held to the test's end.
 #[cfg(test)]
-pub(crate) fn limit() -> crate::limit::Limit {
-    crate::limit::limit(|| describe_waits().join("\n"))
+pub(crate) fn limit() -> dialoq_test_support::limit::Limit {
+    dialoq_test_support::limit::limit(|| describe_waits().join("\n"))
 }
 
 const FILE: &str = "test.db";

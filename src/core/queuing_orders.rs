@@ -136,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::seeds::config(256))]
+        #![proptest_config(dialoq_test_support::seeds::config(256))]
 
         #[test]
         fn behaves_as_a_plain_list(steps in proptest::collection::vec((0u64..1 << 40, 0usize..3), 0..300)) {

@@ -57,7 +57,7 @@ async fn strike(prepared: &Path, fault: Fault, nth: u64) -> bool {
     has_struck
 }
 
-async fn strike_at_many(fault: Fault, limit: &crate::limits::Limit) {
+async fn strike_at_many(fault: Fault, limit: &dialoq_test_support::limit::Limit) {
     let prepared = tempfile::tempdir().unwrap();
     prepare(&prepared.path().join("a.db")).await;
     let is_exhaustive = std::env::var("DIALOQ_DISK").is_ok_and(|asked| asked == "all");

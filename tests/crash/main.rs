@@ -7,14 +7,10 @@ mod disk;
 mod faults;
 mod kill;
 mod kill_jobs;
-#[path = "../servers/limit.rs"]
-mod limits;
 mod rows;
-#[path = "../servers/seeds.rs"]
-mod seeds;
 mod shop;
 
 /// A limit for a test, held to its end.
-fn limit() -> limits::Limit {
-    limits::limit(|| dialoq::testing::describe_waits().join("\n"))
+fn limit() -> dialoq_test_support::limit::Limit {
+    dialoq_test_support::limit::limit(|| dialoq::testing::describe_waits().join("\n"))
 }

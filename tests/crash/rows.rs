@@ -241,7 +241,7 @@ async fn play(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(crate::seeds::config(40))]
+    #![proptest_config(dialoq_test_support::seeds::config(40))]
 
     #[test]
     fn the_tables_hold_what_the_model_holds(steps in prop::collection::vec(step(), 1..60)) {

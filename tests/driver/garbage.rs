@@ -2,13 +2,14 @@
 //! day it is written.
 //!
 //! After each call the error has a documented code and the session is usable; after each function every other conversation
-//! goes on. `DIALOQ_SEED` and `DIALOQ_CASES` as in `tests/servers/seeds.rs`.
+//! goes on. `DIALOQ_SEED` and `DIALOQ_CASES` as in `tests/support/src/seeds.rs`.
 
-use crate::servers::{Database, Store, seeds};
+use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
 use dialoq::protocol::definition::TakingTechnique;
 use dialoq::{Act, Broker, Code, ConversationHandle};
+use dialoq_test_support::seeds;
 
 const SCRIPT: &str = "
     CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE MESSAGE TYPE [//t/Xml] VALIDATION = WELL_FORMED_XML;

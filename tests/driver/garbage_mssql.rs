@@ -6,10 +6,11 @@
 use crate::enlisting_mssql::{dialog, on};
 use crate::hostile_mssql::{number, run};
 use crate::servers::called_by::called_by;
-use crate::servers::{Store, limit, seeds};
+use crate::servers::{Store, limit};
 use dialoq::mssql::Client;
 use dialoq::work::AfterFailure;
 use dialoq::{Act, Broker, Code, ConversationHandle};
+use dialoq_test_support::seeds;
 use std::path::Path;
 use std::time::Duration;
 

@@ -2,8 +2,6 @@
 
 mod cancelling;
 mod defining;
-#[path = "../servers/limit.rs"]
-mod limits;
 mod streams;
 mod transactions;
 mod waiting;
@@ -20,8 +18,8 @@ const NUMBER: MessageType<u64> = MessageType::json("//test/Number");
 const SOON: Duration = Duration::from_secs(20);
 
 /// A limit for a test, held to its end.
-fn limit() -> limits::Limit {
-    limits::limit(|| dialoq::testing::describe_waits().join("\n"))
+fn limit() -> dialoq_test_support::limit::Limit {
+    dialoq_test_support::limit::limit(|| dialoq::testing::describe_waits().join("\n"))
 }
 
 /// Services `//test/Asker` on queue `asker` and `//test/Server` on queue `server`, and a contract between them.

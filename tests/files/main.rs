@@ -3,8 +3,6 @@
 
 mod abandoned;
 mod busy;
-#[path = "../servers/limit.rs"]
-mod limits;
 mod ownership;
 mod poisoned;
 mod repairs;
@@ -24,8 +22,8 @@ const FILE: &str = "DIALOQ_FILES_FILE";
 const WORK: &str = "DIALOQ_FILES_WORK";
 
 /// A limit for a test, held to its end.
-fn limit() -> limits::Limit {
-    limits::limit(|| dialoq::testing::describe_waits().join("\n"))
+fn limit() -> dialoq_test_support::limit::Limit {
+    dialoq_test_support::limit::limit(|| dialoq::testing::describe_waits().join("\n"))
 }
 
 /// How long a test waits for what must come.

@@ -1,7 +1,7 @@
 //! Runs targets: every kept input, then inputs made from a seed, each with an end and a bound on its time.
 
 use crate::mutate::Random;
-use crate::seeds::seeds;
+use dialoq_test_support::seeds::seeds;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -15,8 +15,6 @@ mod frames;
 mod harness;
 mod lines;
 mod mutate;
-#[path = "../servers/seeds.rs"]
-mod seeds;
 mod urls;
 
 use harness::{Make, Target, made_with};

@@ -17,7 +17,7 @@ mod transmissions;
 use servers::{OnStores, Store};
 use std::process::ExitCode;
 
-/// Seeds as [`servers::seeds`] says; `DIALOQ_SEED=fresh DIALOQ_MINUTES=60 cargo test --test model` looks for an hour.
+/// Seeds as [`dialoq_test_support::seeds`] says; `DIALOQ_SEED=fresh DIALOQ_MINUTES=60 cargo test --test model` looks for an hour.
 fn check<S: std::fmt::Debug>(
     store: Store,
     steps: impl proptest::strategy::Strategy<Value = Vec<S>>,
@@ -26,7 +26,7 @@ fn check<S: std::fmt::Debug>(
     // A server's steps take a hundred times as long.
     let (by_default, max_shrink_iters) = if store.is_server() { (12, 100) } else { (48, 400) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    servers::seeds::check(by_default, max_shrink_iters, &steps, |seed, steps| {
+    dialoq_test_support::seeds::check(by_default, max_shrink_iters, &steps, |seed, steps| {
         servers::limit::doing(format!("DIALOQ_SEED={seed}"));
         runtime.block_on(run(store, &steps)).map_err(proptest::test_runner::TestCaseError::fail)
     });

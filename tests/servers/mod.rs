@@ -9,10 +9,10 @@
 #![allow(dead_code)]
 
 pub(crate) mod called_by;
-pub(crate) mod limit;
 mod mssql;
 mod postgres;
-pub(crate) mod seeds;
+
+pub(crate) use dialoq_test_support::limit;
 
 use dialoq::{Act, Broker, ConversationHandle};
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};

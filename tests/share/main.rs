@@ -5,8 +5,6 @@
 
 mod ends;
 mod floods;
-#[path = "../servers/limit.rs"]
-mod limits;
 mod once;
 mod refusals;
 mod take_over;
@@ -29,8 +27,8 @@ const DEFINITIONS: &str = "
     CREATE QUEUE [from]; CREATE QUEUE [to];
     CREATE SERVICE [sender] ON QUEUE [from]; CREATE SERVICE [receiver] ON QUEUE [to] ([C])";
 
-fn limit() -> limits::Limit {
-    limits::limit(|| dialoq::testing::describe_waits().join("\n"))
+fn limit() -> dialoq_test_support::limit::Limit {
+    dialoq_test_support::limit::limit(|| dialoq::testing::describe_waits().join("\n"))
 }
 
 /// A file in a folder of its own.

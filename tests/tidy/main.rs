@@ -199,7 +199,7 @@ fn nothing_is_left_undone() {
     assert!(undone.is_empty(), "{undone:#?}");
 }
 
-/// A test that waits has an end: see `tests/servers/limit.rs`. Suites with a harness of their own limit every case.
+/// A test that waits has an end: see `tests/support/src/limit.rs`. Suites with a harness of their own limit every case.
 #[test]
 fn tests_that_wait_have_a_limit() {
     let mut unlimited = Vec::new();

@@ -458,7 +458,7 @@ fn a_202_one_event_and_no_second_before_a_receive_or_the_time_out() {
 fn never_more_than_the_limit_whatever_happens() {
     use proptest::prelude::*;
     let steps = proptest::collection::vec((0..10u8, 0..12u16), 1..200);
-    proptest!(crate::seeds::config(256), |(fast in any::<bool>(), steps in steps)| {
+    proptest!(dialoq_test_support::seeds::config(256), |(fast in any::<bool>(), steps in steps)| {
         let mut scene = Scene::new(3, if fast { Ramp::Fast } else { Ramp::ServiceBroker });
         let mut limit = 3;
         for (step, value) in steps {

@@ -623,7 +623,7 @@ fn parses_or_points(script: &str) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(crate::seeds::config(256))]
+    #![proptest_config(dialoq_test_support::seeds::config(256))]
 
     #[test]
     fn any_text_parses_or_is_refused_with_a_position(script in any::<String>()) {

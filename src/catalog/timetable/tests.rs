@@ -193,7 +193,7 @@ mod brute_force {
     }
 
     proptest! {
-        #![proptest_config(crate::seeds::config(512))]
+        #![proptest_config(dialoq_test_support::seeds::config(512))]
 
         #[test]
         fn a_timetable_is_what_a_walk_over_every_minute_finds(

@@ -203,7 +203,7 @@ fn assert_ranked(memory: &mut Memory, session: &Session) {
 }
 
 proptest! {
-    #![proptest_config(crate::seeds::config(400))]
+    #![proptest_config(dialoq_test_support::seeds::config(400))]
 
     #[test]
     fn rows_rebuild_the_broker_that_wrote_them(steps in prop::collection::vec(step(), 1..120)) {

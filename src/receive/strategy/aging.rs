@@ -212,7 +212,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::seeds::config(256))]
+        #![proptest_config(dialoq_test_support::seeds::config(256))]
 
         /// A message that was hidden counts from when it was on offer: as one held by another reader that gave it back, or
         /// a job whose time had not come.

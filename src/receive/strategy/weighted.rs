@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::seeds::config(256))]
+        #![proptest_config(dialoq_test_support::seeds::config(256))]
 
         /// With any weights and arrivals, every window gives each backlogged class its weight.
         #[test]

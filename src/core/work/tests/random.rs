@@ -74,7 +74,7 @@ fn verb(step: &Step, known: &[TakenJob]) -> Option<WorkVerb> {
 }
 
 proptest! {
-    #![proptest_config(crate::seeds::config(400))]
+    #![proptest_config(dialoq_test_support::seeds::config(400))]
 
     #[test]
     fn rows_rebuild_the_broker(

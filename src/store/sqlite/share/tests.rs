@@ -262,7 +262,7 @@ fn a_greeting_of_anything_else_is_none() {
 }
 
 proptest! {
-    #![proptest_config(crate::seeds::config(256))]
+    #![proptest_config(dialoq_test_support::seeds::config(256))]
 
     #[test]
     fn any_bytes_are_a_request_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {

@@ -6,7 +6,7 @@
 //! documented.
 
 use super::*;
-use crate::seeds;
+use dialoq_test_support::seeds;
 use plain::{Plain, Ran, Reported, is_same};
 use program::{Action, OUTSIDE, TABLES, step};
 use proptest::collection::vec;

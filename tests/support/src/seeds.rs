@@ -4,16 +4,13 @@
 //! runs that one. `DIALOQ_SEED=fresh` begins at a seed of chance. `DIALOQ_CASES=<number>` says how many seeds, and
 //! `DIALOQ_MINUTES=<number>` for how long.
 
-// Each test target uses its own part of this.
-#![allow(dead_code)]
-
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestError, TestRng, TestRunner};
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 /// The seeds to run: this many unless the environment sets another number.
-pub(crate) fn seeds(by_default: u64) -> impl Iterator<Item = u64> {
+pub fn seeds(by_default: u64) -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seed = std::env::var("DIALOQ_SEED").ok();
     let (first, cases) = match seed.as_deref() {
@@ -37,7 +34,7 @@ fn by_chance() -> u64 {
 }
 
 /// For tests of `proptest!`: this many cases from the first seed, unless the environment sets another number.
-pub(crate) fn config(by_default: u32) -> Config {
+pub fn config(by_default: u32) -> Config {
     let cases = std::env::var("DIALOQ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(by_default);
     let seed = seeds(1).next().unwrap_or(1);
     println!("DIALOQ_SEED={seed}");
@@ -45,7 +42,7 @@ pub(crate) fn config(by_default: u32) -> Config {
 }
 
 /// Runs a property with a value of each seed. Panics with the seed and the smallest value that fails.
-pub(crate) fn check<S: Strategy<Value: Debug>>(
+pub fn check<S: Strategy<Value: Debug>>(
     by_default: u64,
     max_shrink_iters: u32,
     values: &S,

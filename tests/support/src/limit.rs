@@ -3,9 +3,6 @@
 //! `DIALOQ_TEST_LIMIT` sets the seconds; 120 by default. A test that is known to take long asks for more with
 //! [`allow`]; a test of many rounds calls [`doing`] for each, which starts its time again.
 
-// Each test target uses its own part of this.
-#![allow(dead_code)]
-
 use std::cell::RefCell;
 use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -81,28 +78,28 @@ fn with_current(change: impl FnOnce(&mut State)) {
 }
 
 /// Multiplies the limit of this thread's test by this factor.
-pub(crate) fn allow(times: u32) {
+pub fn allow(times: u32) {
     with_current(|state| state.limit = Some(by_default() * times));
 }
 
 /// Lets the test of this thread take so long from now on.
-pub(crate) fn end_within(limit: Duration) {
+pub fn end_within(limit: Duration) {
     with_current(|state| (state.limit, state.since) = (Some(limit), Some(Instant::now())));
 }
 
 /// Says what the test of this thread does now, and starts its time again.
-pub(crate) fn doing(what: impl Into<String>) {
+pub fn doing(what: impl Into<String>) {
     let what = what.into();
     with_current(|state| (state.doing, state.since) = (what, Some(Instant::now())));
 }
 
 /// Has something reported if the test of this thread does not end.
-pub(crate) fn report_on(report: impl Fn() -> String + Send + Sync + 'static) {
+pub fn report_on(report: impl Fn() -> String + Send + Sync + 'static) {
     with_current(|state| state.reports.push(Arc::new(report)));
 }
 
 /// Runs a test on a thread of its own. If it does not end in time this says why and goes on; the thread stays behind.
-pub(crate) fn run<T: Send + 'static>(name: &str, test: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+pub fn run<T: Send + 'static>(name: &str, test: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
     let case = Arc::new(Case::default());
     case.state().since = Some(Instant::now());
     let (sender, receiver) = channel();
@@ -134,14 +131,14 @@ pub(crate) fn run<T: Send + 'static>(name: &str, test: impl FnOnce() -> T + Send
 }
 
 /// A limit for the test that holds this: dropped when the test ends.
-pub(crate) struct Limit {
+pub struct Limit {
     case: Arc<Case>,
     _until: Sender<()>,
 }
 
 impl Limit {
     /// Says what the test does now, and starts its time again.
-    pub(crate) fn doing(&self, what: impl Into<String>) {
+    pub fn doing(&self, what: impl Into<String>) {
         let mut state = self.case.state();
         (state.doing, state.since) = (what.into(), Some(Instant::now()));
     }
@@ -149,7 +146,7 @@ impl Limit {
 
 /// A limit for a test of the standard harness, which cannot go on without it: the process ends with failure.
 #[must_use = "the limit counts while it is held"]
-pub(crate) fn limit(report: impl Fn() -> String + Send + Sync + 'static) -> Limit {
+pub fn limit(report: impl Fn() -> String + Send + Sync + 'static) -> Limit {
     let case = Arc::new(Case::default());
     {
         let mut state = case.state();
