@@ -51,6 +51,26 @@ case!(order_holds_across_a_queue_turned_off_and_on, [206], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["0", "1", "2", "3", "4", "5"]);
 });
 
+case!(what_waits_is_delivered_although_a_transaction_holds_its_group, [206], async |t| {
+    t.define("ALTER QUEUE [QT] WITH STATUS = OFF").await?;
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "waits").await?;
+    let holder = t.begin().await?;
+    holder.timer(dialog, 3600).await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    // DIFFERENCE(deliveries-after-holders): a server delivers it some seconds after the end of the transaction.
+    let is_late = t.store().is_server();
+    let at_once = t.receive("QT").await?;
+    assert_eq!((at_once.is_empty(), t.transmission().await?.len()), (is_late, usize::from(is_late)));
+    holder.rollback().await?;
+    t.advance(60).await?;
+    if is_late {
+        assert_eq!(t.soon(async || t.receive("QT").await, |taken| !taken.is_empty()).await?.texts(), ["waits"]);
+    } else {
+        assert_eq!(at_once.texts(), ["waits"]);
+    }
+});
+
 case!(unknown_services_are_waited_for, [208, 209, 224], async |t| {
     let dialog = t.begin_dialog(t.to("Later")).await?.handle;
     t.send(dialog, "Text", "patient").await?;

@@ -175,6 +175,13 @@ impl Run {
         if matches!(step, Step::Break(Break::ErrorConversations)) && self.sessions.iter().any(Option::is_some) {
             return true;
         }
+        let may_deliver = matches!(
+            step,
+            Step::BrokerEnabled(true) | Step::QueueStatus(_, true) | Step::MoveService(..) | Step::Break(_)
+        );
+        if may_deliver && self.has_held_transmission() {
+            return true;
+        }
         if let Step::Do(place, op) = step {
             // On a server a transaction sees at once what it has done, the core does it at the commit.
             let shows_it = |pair: &Pair, handle: &ConversationHandle| {
