@@ -58,7 +58,7 @@ case!(what_waits_is_delivered_although_a_transaction_holds_its_group, [206], asy
     let holder = t.begin().await?;
     holder.timer(dialog, 3600).await?;
     t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
-    // DIFFERENCE(deliveries-after-holders): a server delivers it some seconds after the end of the transaction.
+    // DIFFERENCE(events-after-holders): a server delivers it some seconds after the end of the transaction.
     let is_late = t.store().is_server();
     let at_once = t.receive("QT").await?;
     assert_eq!((at_once.is_empty(), t.transmission().await?.len()), (is_late, usize::from(is_late)));

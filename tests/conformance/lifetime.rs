@@ -1,7 +1,7 @@
 //! LIFETIME and conversation timers.
 
 use crate::rig::{Text, code};
-use dialoq::Act;
+use dialoq::{Act, Level};
 use dialoq::protocol::system;
 
 case!(lifetimes_run_out_on_both_sides, [126, 127, 128], async |t| {
@@ -101,6 +101,31 @@ case!(a_timer_fires_after_the_transaction_that_set_it, [132], async |t| {
         t.advance(60).await?;
         assert_eq!(t.receive("QI").await?.len(), usize::from(step == "replaced"), "{step}");
     }
+});
+
+case!(a_side_whose_group_is_held_gets_its_timer_and_its_end, [126, 131], async |t| {
+    // DIFFERENCE(events-after-holders): on a server after the end of the transaction.
+    let is_late = t.store().is_server();
+    let pair = t.pair_with_lifetime(60).await?;
+    t.timer(pair.initiator, 1).await?;
+    let holder = t.begin().await?;
+    holder.0.reprioritise(pair.initiator, Level::new(9)).await?;
+    t.advance(2).await?;
+    assert_eq!(t.rows_of("QI").await?.len(), usize::from(!is_late));
+    holder.rollback().await?;
+    t.advance(1).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+
+    let holder = t.begin().await?;
+    holder.0.reprioritise(pair.initiator, Level::new(9)).await?;
+    t.advance(60).await?;
+    assert_eq!((t.state(pair.initiator).await? == "CO", t.state(pair.target).await?), (is_late, "ER".to_owned()));
+    holder.rollback().await?;
+    t.advance(1).await?;
+    assert_eq!(
+        (t.receive("QI").await?.error_codes(), t.receive("QT").await?.error_codes()),
+        (vec![-8489], vec![-8489])
+    );
 });
 
 case!(each_side_has_its_timer, [133], async |t| {

@@ -2,6 +2,7 @@
 //! the same. What was sent and received is kept in a ledger that must balance whatever happened.
 
 mod definitions;
+mod holders;
 mod jobs;
 mod known;
 mod ledger;

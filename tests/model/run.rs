@@ -175,11 +175,7 @@ impl Run {
         if matches!(step, Step::Break(Break::ErrorConversations)) && self.sessions.iter().any(Option::is_some) {
             return true;
         }
-        let may_deliver = matches!(
-            step,
-            Step::BrokerEnabled(true) | Step::QueueStatus(_, true) | Step::MoveService(..) | Step::Break(_)
-        );
-        if may_deliver && self.has_held_transmission() {
+        if self.comes_after_a_holder(step) {
             return true;
         }
         if let Step::Do(place, op) = step {

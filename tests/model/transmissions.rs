@@ -2,7 +2,6 @@
 
 use crate::run::{Run, same};
 use crate::servers::Store;
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How long a reason may stay the old one when no transaction is open: PostgreSQL looks again some seconds after the last one.
@@ -23,13 +22,6 @@ impl Run {
         }
         waiting.sort();
         Ok(waiting)
-    }
-
-    /// Whether a message waits whose group a transaction holds. A server delivers it after the end of that: docs/semantics.md.
-    pub(crate) fn has_held_transmission(&self) -> bool {
-        let waiting: HashSet<u64> = self.model.transmissions().map(|row| row.endpoint_id).collect();
-        let mut senders = self.model.endpoints().filter(|row| waiting.contains(&row.endpoint_id));
-        senders.any(|row| self.model.core.holder(row.group.0).is_some())
     }
 
     /// The messages that wait are the same at once. So are the reasons, with one DIFFERENCE: on PostgreSQL a definition changes the
