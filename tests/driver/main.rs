@@ -164,7 +164,7 @@ fn main() -> ExitCode {
             a_rollback_counts_once_although_another_session_holds_one_of_its_groups
             rollbacks_that_are_counted_at_once_turn_a_queue_off a_dropped_queue_leaves_no_rollbacks
             rollbacks_count_without_a_note_made_at_once
-            a_commit_that_a_deferred_constraint_refuses_is_a_rollback;
+            a_commit_that_a_deferred_constraint_refuses_is_a_rollback a_refused_commit_counts_before_others_receive;
         Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
             connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection
             a_connection_that_polled_while_a_server_only_read_is_replaced

@@ -283,3 +283,39 @@ pub(crate) fn a_commit_that_a_deferred_constraint_refuses_is_a_rollback(store: S
         broker.close().await
     });
 }
+
+/// A rollback that is counted late lets another reader receive its messages again, without the pause.
+pub(crate) fn a_refused_commit_counts_before_others_receive(store: Store) {
+    on(store, |database, broker| async move {
+        database.sql(
+            "CREATE TABLE parent (id bigint PRIMARY KEY);
+             CREATE TABLE child (parent bigint REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
+        );
+        broker.execute("ALTER QUEUE server WITH RETRY (MAX_ATTEMPTS = 3, DELAY_MS = 600000)").await?;
+        broker.receive("server").await?.expect("that of every test");
+        // The receives of a process are noted at once, and later only if their transaction stays open.
+        for is_noted in [true, false] {
+            if !is_noted {
+                receive_often(&broker).await?;
+            }
+            for _ in 0..60 {
+                broker.send(broker.begin_dialog("Asker", "Server").contract("Talk").await?, "Word", "refused").await?;
+            }
+            let read = || async {
+                let mut received = 0;
+                loop {
+                    let tx = broker.begin().await?;
+                    if tx.receive("server").await?.is_none() {
+                        return Ok::<i32, dialoq::Error>(received);
+                    }
+                    received += 1;
+                    tx.sql("INSERT INTO child VALUES (1)", ()).await?;
+                    tx.commit().await.expect_err("the parent is missing");
+                }
+            };
+            let (a, b, c, d) = tokio::try_join!(read(), read(), read(), read())?;
+            assert_eq!(a + b + c + d, 60, "noted at once: {is_noted}; once each, and then they pause");
+        }
+        broker.close().await
+    });
+}

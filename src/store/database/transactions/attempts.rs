@@ -69,22 +69,13 @@ pub(in crate::store::database) struct Attempt {
     received: BTreeSet<(i32, Option<Uuid>)>,
 }
 
-/// How a transaction that has received ends.
-#[derive(Debug)]
-pub(in crate::store::database) struct AttemptEnd {
-    /// The last calls before COMMIT.
-    pub(in crate::store::database) calls: Vec<Call<'static>>,
-    /// Whether the server has no note of at least one receive.
-    pub(in crate::store::database) is_unnoted: bool,
-}
-
 impl Attempt {
     pub(in crate::store::database) fn new() -> Self {
         Self { id: Uuid::now_v7(), notes: Vec::new(), received: BTreeSet::new() }
     }
 
-    /// Withdraws the notes that have not left, for a commit.
-    pub(in crate::store::database) fn end(&self, notes_later: bool) -> AttemptEnd {
+    /// Withdraws the notes that have not left; gives the last calls before COMMIT.
+    pub(in crate::store::database) fn end(&self, notes_later: bool) -> Vec<Call<'static>> {
         let withdrawn = self.notes.iter().filter(|note| note.withdraw()).count();
         let mut calls = Vec::new();
         if withdrawn < self.notes.len() {
@@ -95,7 +86,7 @@ impl Attempt {
             let columns = vec![Column::Int(queues), Column::Uuid(groups)];
             calls.push(Call { name: "commit_receives", args: vec![Arg::Rows { type_name: "receive_rows", columns }] });
         }
-        AttemptEnd { calls, is_unnoted: withdrawn > 0 }
+        calls
     }
 
     /// The queues from which it has received.

@@ -430,9 +430,12 @@ impl Session {
         self.has_ended = true;
         let effects = std::mem::take(&mut self.effects);
         let end = self.attempt.as_ref().map(|attempt| attempt.end(self.database.driver.dialect().notes_later));
-        let is_unnoted = end.as_ref().is_some_and(|end| end.is_unnoted);
-        let calls = finish.into_iter().chain(end.into_iter().flat_map(|end| end.calls)).collect();
-        match link.finish(calls, is_unnoted && self.ran_users_sql).await {
+        // The server says that it refuses a COMMIT before it has ended the transaction. Another session could not count the rollback
+        // then, nor give jobs back, and a pause would begin after others have received the messages again. Only the user's SQL
+        // brings deferred constraints.
+        let checks_first = self.ran_users_sql && (end.is_some() || finish.is_some());
+        let calls = finish.into_iter().chain(end.into_iter().flatten()).collect();
+        match link.finish(calls, checks_first).await {
             Ok(answers) => {
                 self.attempt = None;
                 self.release_leftover().await;

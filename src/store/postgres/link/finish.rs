@@ -129,8 +129,12 @@ impl PgLink {
             }
         }
         if let Some(Err(error)) = committed {
+            let is_refusal = error.as_db_error().is_some();
             let failure = self.commit_failed(error);
             self.transaction = refused;
+            if checks_first && is_refusal {
+                self.undo_checks().await;
+            }
             return Err(failure);
         }
         self.transaction = Transaction::None;
@@ -140,5 +144,18 @@ impl PgLink {
             answers.push(read.map_err(|why| unread(Asked::Call(call.name), &why))?);
         }
         Ok(answers)
+    }
+
+    /// After a deferred constraint was refused: until the rollback the transaction can still keep its locks.
+    async fn undo_checks(&mut self) {
+        match self.client().batch_execute(transaction::UNDO_CHECKS).await {
+            Ok(()) => self.transaction = Transaction::Open,
+            // COMMIT itself was refused, after the checks.
+            Err(error) if error.code() == Some(&SqlState::NO_ACTIVE_SQL_TRANSACTION) => {
+                self.transaction = Transaction::None;
+            }
+            // A rollback follows.
+            Err(_) => {}
+        }
     }
 }
