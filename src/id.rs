@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use uuid::Uuid;
+use std::time::{SystemTime, UNIX_EPOCH};
+use uuid::{NoContext, Timestamp, Uuid};
 
 macro_rules! id {
     ($(#[doc = $doc:literal])* $name:ident) => {
@@ -126,11 +127,33 @@ impl IdSource {
     /// The next id.
     pub fn next_id(&mut self) -> Uuid {
         match self {
-            Self::Random => Uuid::now_v7(),
+            Self::Random => random_id(SystemTime::now()),
             Self::Counted(last) => {
                 *last += 1;
                 Uuid::from_u128(*last)
             }
         }
+    }
+}
+
+/// A version 7 UUID. A clock before 1970, which the crate takes for a fault of the program, counts as 1970.
+pub(crate) fn random_id(now: SystemTime) -> Uuid {
+    match now < UNIX_EPOCH {
+        true => Uuid::new_v7(Timestamp::from_unix(NoContext, 0, 0)),
+        false => Uuid::now_v7(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn ids_are_made_although_the_clock_is_before_1970() {
+        let before = UNIX_EPOCH - Duration::from_secs(1);
+        let (one, other) = (random_id(before), random_id(before));
+        assert_ne!(one, other);
+        assert!(one < random_id(SystemTime::now()));
     }
 }

@@ -4,12 +4,13 @@
 //! their messages: a message that kills its process is received again after the start. Later a note leaves once its
 //! transaction is 20 ms old (`OpenOptions::note_after`), or before its rollback. A transaction that commits earlier costs no note.
 
+use crate::id::random_id;
 use crate::store::database::Database;
 use crate::store::database::link::{Arg, Call, Column};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, OnceCell};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -71,7 +72,7 @@ pub(in crate::store::database) struct Attempt {
 
 impl Attempt {
     pub(in crate::store::database) fn new() -> Self {
-        Self { id: Uuid::now_v7(), notes: Vec::new(), received: BTreeSet::new() }
+        Self { id: random_id(SystemTime::now()), notes: Vec::new(), received: BTreeSet::new() }
     }
 
     /// Withdraws the notes that have not left; gives the last calls before COMMIT.
