@@ -157,6 +157,11 @@ impl Clock {
         Self(Source::Remote(Arc::new(Mutex::new((Instant::now(), now)))))
     }
 
+    /// Whether it is the clock of another machine: of a server.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.0, Source::Remote(_))
+    }
+
     /// What the other machine's clock shows now; every other clock ignores it.
     pub(crate) fn set_remote(&self, now: Timestamp) {
         if let Source::Remote(shown) = &self.0 {

@@ -2,11 +2,17 @@
 
 use crate::shop::{began, bodies, definitions, dialog, open, receive, send, sql};
 use crate::{PATIENCE, until};
-use dialoq::Code;
 use dialoq::internals::store::Store;
 use dialoq::protocol::Verb;
+use dialoq::work::{Context, WorkQueue};
+use dialoq::{Act, Broker, Code};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+const JOBS: WorkQueue<String> = WorkQueue::text("jobs");
+const LEASE: Duration = Duration::from_millis(800);
 
 /// Takes the write lock as another program would.
 fn lock(path: &Path) -> rusqlite::Connection {
@@ -70,6 +76,84 @@ async fn commits_wait_while_another_program_holds_the_lock() {
 async fn a_lone_caller_waits_too() {
     let _limit = crate::limit();
     wait_is_over_when_the_lock_goes(true).await;
+}
+
+#[tokio::test]
+async fn a_worker_keeps_its_job_while_another_program_holds_the_lock() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let broker = with_a_job(&path, LEASE).await;
+    let (begun, (may_end, end)) = (Arc::new(Notify::new()), tokio::sync::watch::channel(false));
+    let handler = {
+        let begun = begun.clone();
+        move |_: Context, _: String| {
+            begun.notify_one();
+            let mut end = end.clone();
+            async move { end.wait_for(|may_end| *may_end).await.map(drop) }
+        }
+    };
+    let running = broker.worker(JOBS, handler).start();
+    begun.notified().await;
+    let other = lock(&path);
+    let started = Instant::now();
+    until("more than a lease has passed", || started.elapsed() > LEASE * 3).await;
+    // Whatever is ordered handles first what is due.
+    let pushing = broker.clone();
+    let pushed = tokio::spawn(async move { pushing.push_job(JOBS, &"y".to_owned()).run_after(PATIENCE).await });
+    until("a lease more has passed", || started.elapsed() > LEASE * 4).await;
+    assert!(!pushed.is_finished(), "nothing is answered before it is written");
+    other.execute_batch("commit").unwrap();
+    pushed.await.unwrap().unwrap();
+    may_end.send(true).unwrap();
+    let done = running.stop().await;
+    assert_eq!((done.completed, done.failed, done.lost), (1, 0, 0), "{done:?}");
+    broker.close().await.unwrap();
+}
+
+/// A broker with one job, which has one attempt and a lease.
+async fn with_a_job(path: &Path, lease: Duration) -> Broker {
+    let broker = Broker::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    let queue = format!("CREATE WORK QUEUE jobs WITH MAX_ATTEMPTS = 1, LEASE_MS = {}", lease.as_millis());
+    broker.execute(&queue).await.unwrap();
+    broker.push_job(JOBS, &"x".to_owned()).await.unwrap();
+    broker
+}
+
+#[tokio::test]
+async fn a_job_that_is_taken_while_another_program_holds_the_lock_has_its_whole_lease() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let broker = with_a_job(&path, LEASE).await;
+    let other = lock(&path);
+    let started = Instant::now();
+    let taking = broker.clone();
+    let taken = tokio::spawn(async move { taking.take_jobs(JOBS).await });
+    until("more than a lease has passed", || started.elapsed() > LEASE * 2).await;
+    assert!(!taken.is_finished(), "nothing is answered before it is written");
+    other.execute_batch("commit").unwrap();
+    let job = taken.await.unwrap().unwrap().pop().unwrap();
+    broker.complete_job(&job).await.unwrap();
+    broker.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_that_is_taken_while_a_statement_runs_has_its_whole_lease() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let broker = with_a_job(&folder.path().join("a.db"), LEASE).await;
+    broker.sql("create table t (n integer)", ()).await.unwrap();
+    let running = broker.clone();
+    let started = Instant::now();
+    let long = "insert into t with recursive c (n) as (select 1 union all select n + 1 from c where n < 12000000) select max(n) from c";
+    let statement = tokio::spawn(async move { running.sql(long, ()).await.map(|_| started.elapsed()) });
+    until("the statement runs", || started.elapsed() > LEASE / 8).await;
+    let job = broker.take_jobs(JOBS).await.unwrap().pop().unwrap();
+    broker.complete_job(&job).await.unwrap();
+    let took = statement.await.unwrap().unwrap();
+    assert!(took > LEASE, "the statement took {took:?}, too short to show anything");
+    broker.close().await.unwrap();
 }
 
 #[tokio::test]

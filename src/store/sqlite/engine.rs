@@ -480,6 +480,14 @@ impl Engine {
             write.close_rehearsal().map_err(writing)?;
             state = self.lock_to_write()?;
         }
+        // The lease of a job begins when it can be written: statements of the user, or another program that holds the write lock, may
+        // take longer than it lasts.
+        if state.takes_jobs() && write.connection.is_autocommit() {
+            drop(state);
+            self.begin(write)?;
+            state = self.lock_to_write()?;
+        }
+        let now = self.clock.now();
         state.order_deferred(now);
         if !state.effects.redeliver.is_empty() {
             if write.connection.is_autocommit() {

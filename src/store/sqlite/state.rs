@@ -236,6 +236,12 @@ impl State {
         }
     }
 
+    /// Whether a unit reserved for the writer takes jobs.
+    pub(super) fn takes_jobs(&self) -> bool {
+        let takes = |verb: &Verb| matches!(verb, Verb::Work(WorkVerb::Take(_)));
+        self.deferred.iter().any(|(unit, _)| unit.iter().any(takes))
+    }
+
     /// Orders the units reserved for the writer.
     pub(super) fn order_deferred(&mut self, now: Timestamp) {
         self.tick(now, MOST_TICKS);

@@ -1,7 +1,7 @@
 //! A reader of a worker: takes a job, runs the handler on it, reports it, and takes the next.
 
 use super::{Choices, Context, Counters, Worker};
-use crate::act::Act;
+use crate::act::{Act, Answer};
 use crate::activation::{HandlerResult, Session};
 use crate::broker::Broker;
 use crate::error::{Code, Error, ErrorKind, Result};
@@ -14,8 +14,10 @@ use crate::tx::Tx;
 use crate::work::strategic::Takes;
 use crate::work::{JobFilter, TakeJobs};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -27,6 +29,9 @@ const TAKE_WAIT: Duration = Duration::from_secs(60);
 
 /// How long an activated reader waits for its next job before it leaves; as that of a queue of messages.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
+
+/// The most requests for a longer lease that wait for their answers: they hold a job for some thirty leases.
+const MOST_BEATS_UNANSWERED: usize = 100;
 
 /// How long a report waits before it is made again.
 const PAUSE_BEFORE_REPORT: Duration = Duration::from_millis(50);
@@ -494,7 +499,7 @@ async fn caught<T>(turn: impl Future<Output = Result<T>>) -> Result<T> {
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(context)));
         polled.unwrap_or_else(|panic| {
             let what = format!("a turn of a reader {}", panicked(&*panic));
-            std::task::Poll::Ready(Err(Error::new(Code::HANDLER_FAILED, what)))
+            Poll::Ready(Err(Error::new(Code::HANDLER_FAILED, what)))
         })
     })
     .await
@@ -520,18 +525,48 @@ async fn beat(broker: &Broker, job: &Job, lease: Duration) -> Error {
 /// The same for a lease that begins then, or was prolonged a third of it before at most.
 async fn beat_from(broker: &Broker, job: &Job, lease: Duration, mut begins: Timestamp) -> Error {
     let taken: TakenJob = job.taken;
+    // An embedded store prolongs a lease when it is asked and answers when that is written. Meanwhile another program may hold the
+    // write lock, or a statement of the user run, for longer than the lease. A server that does not answer has not prolonged it
+    // either, and each request more takes a connection.
+    let most_asked = if broker.clock().is_remote() { 1 } else { MOST_BEATS_UNANSWERED };
+    let mut asked: Vec<Answer<'_, ()>> = Vec::new();
     loop {
         // A server's clock may have jumped ahead since it was read last: the lease began an hour from now then, and the request came
         // when it was over.
         let (clock, third) = (broker.clock(), lease / 3);
-        clock.sleep_until(begins.after(third).min(clock.now().after(third))).await;
+        let mut pause = std::pin::pin!(clock.sleep_until(begins.after(third).min(clock.now().after(third))));
+        loop {
+            tokio::select! {
+                biased;
+                lost = answered(&mut asked), if !asked.is_empty() => if let Some(lost) = lost {
+                    return lost;
+                },
+                () = &mut pause => break,
+            }
+        }
         begins = clock.now();
-        match broker.extend_job(taken, Some(lease)).await {
-            Err(error) if is_lost(&error) => return error,
-            // The next beat tries again; there is time for one more.
-            Ok(()) | Err(_) => {}
+        asked.push(broker.extend_job(taken, Some(lease)));
+        while asked.len() >= most_asked {
+            if let Some(lost) = answered(&mut asked).await {
+                return lost;
+            }
         }
     }
+}
+
+/// Waits for one of these answers; the error if it says that the job is lost. After any other the next beat tries again; there is time
+/// for one more.
+async fn answered(asked: &mut Vec<Answer<'_, ()>>) -> Option<Error> {
+    std::future::poll_fn(|context| {
+        for place in 0..asked.len() {
+            if let Poll::Ready(answer) = Pin::new(&mut asked[place]).poll(context) {
+                drop(asked.remove(place));
+                return Poll::Ready(answer.err().filter(is_lost));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 fn is_lost(error: &Error) -> bool {
