@@ -24,7 +24,8 @@ const CLASSES: [&str; LEVELS] =
 /// Bound: a message of level `l` is ahead of all that come more than `(10 - l) * per_level` after it, except for one
 /// receive of each other level. With `per_level` zero it is first come, first served. If a receive of its level
 /// passes a message over because another reader holds it, or its group pauses or gives another conversation's messages
-/// first, its age counts from that receive.
+/// first, its age counts from that receive. If one gives a later message, such as a DialogTimer or an Error, its age
+/// counts from the arrival of that one.
 pub fn aging(queue: impl Into<Arc<str>>, per_level: Duration) -> Aging {
     Aging { queue: queue.into(), per_level, top: Some(1), none_before: [Timestamp(i64::MIN); LEVELS] }
 }
