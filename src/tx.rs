@@ -8,7 +8,6 @@ mod abandoned;
 mod rollback;
 
 use crate::act::{InStore, Perform};
-use crate::catalog::same_name;
 use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::work::WorkVerb;
@@ -30,8 +29,9 @@ use uuid::Uuid;
 /// # Cancelling
 /// Dropping the future of a verb does not undo the verb: it runs on with the next call. If it fails then,
 /// [`Tx::commit`] gives its error and nothing has happened. Dropping the future of a waiting RECEIVE loses nothing:
-/// messages it took but could not hand over are handed to the next RECEIVE of the same queue, and a commit without that
-/// is refused. A verb whose future is dropped while an earlier one still runs has not begun, and does not happen.
+/// messages it took but could not hand over are handed to the next RECEIVE of the same queue that may receive them, and
+/// a commit without that is refused. A verb whose future is dropped while an earlier one still runs has not begun, and
+/// does not happen.
 pub struct Tx {
     store: Arc<dyn Store>,
     state: Mutex<State>,
@@ -243,6 +243,7 @@ impl State {
         match &done {
             Done::Verb(VerbEffect::Ends(handle), Ok(_)) => {
                 self.record.ended = self.ended.add(*handle);
+                self.record.drop_abandoned_of(*handle);
             }
             Done::Savepoint(name, Ok(())) => self.savepoints.push((name.clone(), self.record.clone())),
             Done::RolledBackTo(name, Ok(())) => {
@@ -301,29 +302,6 @@ impl State {
             None => self.record.abandoned.iter().any(AbandonedResult::is_lost_by_commit).then(abandoned_messages),
         }
     }
-
-    /// The messages that an earlier verb received for a caller that went away, if this verb receives from the same
-    /// place.
-    fn take_abandoned(&mut self, verb: &Verb) -> Option<Outcome> {
-        let abandoned = &mut self.record.abandoned;
-        let place = abandoned.iter().position(|abandoned| receives_from_same(&abandoned.verb, verb))?;
-        let most = match verb {
-            Verb::Receive { top: Some(top), .. } => usize::try_from(*top).unwrap_or(usize::MAX),
-            Verb::Work(WorkVerb::Take(take)) => usize::try_from(take.count).unwrap_or(usize::MAX),
-            _ => usize::MAX,
-        };
-        match &mut abandoned[place].outcome {
-            Outcome::Received(messages) if messages.len() > most => {
-                let rest = messages.split_off(most);
-                Some(Outcome::Received(std::mem::replace(messages, rest)))
-            }
-            Outcome::Jobs(jobs) if jobs.len() > most => {
-                let rest = jobs.split_off(most);
-                Some(Outcome::Jobs(std::mem::replace(jobs, rest)))
-            }
-            _ => Some(abandoned.remove(place).outcome),
-        }
-    }
 }
 
 fn holds_something(outcome: &Outcome) -> bool {
@@ -331,21 +309,6 @@ fn holds_something(outcome: &Outcome) -> bool {
         Outcome::Received(messages) => !messages.is_empty(),
         Outcome::Group(group) => group.is_some(),
         Outcome::Jobs(jobs) => !jobs.is_empty(),
-        _ => false,
-    }
-}
-
-/// Whether two receiving verbs receive from the same place.
-fn receives_from_same(one: &Verb, other: &Verb) -> bool {
-    match (one, other) {
-        (Verb::Receive { queue: a, from: here, .. }, Verb::Receive { queue: b, from: there, .. }) => {
-            same_name(a, b) && here == there
-        }
-        (Verb::GetConversationGroup { queue: a }, Verb::GetConversationGroup { queue: b }) => same_name(a, b),
-        (Verb::Work(WorkVerb::Take(one)), Verb::Work(WorkVerb::Take(other))) => {
-            let is_alike = one.job_type == other.job_type && one.from == other.from && one.hold == other.hold;
-            is_alike && same_name(&one.queue, &other.queue)
-        }
         _ => false,
     }
 }
@@ -565,6 +528,7 @@ mod tests {
     use super::*;
     use crate::act::Act;
     use crate::broker::Broker;
+    use crate::id::GroupId;
     use crate::store::fake::{FakeStore, Shared};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
@@ -719,6 +683,44 @@ mod tests {
         given_up(&store, tx.receive("q"));
         assert_eq!(tx.receive("Q").await.unwrap().expect("what was taken").len(), 2);
         tx.commit().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn abandoned_messages_come_before_the_later_ones_of_their_conversation() {
+        let _limit = crate::testing::limit();
+        let [one, two] = [1, 2].map(uuid::Uuid::from_u128);
+        for how in ["conversation", "group", "levels", "oldest"] {
+            let (store, tx) = begun().await;
+            given_up(&store, tx.receive("q").top(1));
+            store.arrive("q", 7, &["other"]);
+            let other = tx.receive("q").group(GroupId(two)).await.unwrap().expect("it has nothing of group one");
+            assert_eq!(other.first().text().unwrap(), "other");
+            let receive = tx.receive("q");
+            let receive = match how {
+                "conversation" => receive.conversation(ConversationHandle(one)),
+                "group" => receive.group(GroupId(one)),
+                "levels" => receive.levels(1..=5),
+                _ => receive.oldest(),
+            };
+            assert_eq!(receive.await.unwrap().expect(how).first().text().unwrap(), "a", "{how}");
+            assert_eq!(tx.receive("q").await.unwrap().expect(how).first().text().unwrap(), "b", "{how}");
+            tx.commit().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_end_deletes_the_abandoned_messages_of_its_conversation() {
+        let _limit = crate::testing::limit();
+        let (store, tx) = begun().await;
+        given_up(&store, tx.receive("q"));
+        tx.savepoint("s").await.unwrap();
+        given_up(&store, tx.end(ConversationHandle(uuid::Uuid::from_u128(1))));
+        assert!(tx.receive("q").await.unwrap().is_none());
+        tx.rollback_to("s").await.unwrap();
+        let one = tx.receive("q").top(1).await.unwrap().expect("the END was undone");
+        assert_eq!(one.first().text().unwrap(), "a");
+        given_up(&store, tx.end(ConversationHandle(uuid::Uuid::from_u128(1))));
+        tx.commit().await.expect("no message waits for a RECEIVE");
     }
 
     #[tokio::test]

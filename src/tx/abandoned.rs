@@ -1,8 +1,10 @@
 //! What a dropped call of a transaction has taken.
 
-use super::Tx;
-use crate::protocol::Outcome;
-use crate::protocol::work::Job;
+use super::{AbandonedResult, Record, State, Tx};
+use crate::catalog::same_name;
+use crate::id::ConversationHandle;
+use crate::protocol::work::{Job, WorkVerb};
+use crate::protocol::{Message, Outcome, ReceiveFrom, Verb};
 
 impl Tx {
     /// The jobs that dropped takes of this transaction have taken, whatever they asked for.
@@ -18,5 +20,99 @@ impl Tx {
             _ => true,
         });
         found
+    }
+}
+
+impl State {
+    /// What an earlier verb took for a caller that went away, if this verb may receive it.
+    pub(super) fn take_abandoned(&mut self, verb: &Verb) -> Option<Outcome> {
+        let abandoned = &mut self.record.abandoned;
+        if let Verb::Receive { queue, top, from } = verb {
+            let most = top.map_or(usize::MAX, |top| usize::try_from(top).unwrap_or(usize::MAX));
+            return take_messages(abandoned, queue, most, *from).map(Outcome::Received);
+        }
+        let place = abandoned.iter().position(|abandoned| takes_from_same(&abandoned.verb, verb))?;
+        let most = match verb {
+            Verb::Work(WorkVerb::Take(take)) => usize::try_from(take.count).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        };
+        match &mut abandoned[place].outcome {
+            Outcome::Jobs(jobs) if jobs.len() > most => {
+                let rest = jobs.split_off(most);
+                Some(Outcome::Jobs(std::mem::replace(jobs, rest)))
+            }
+            _ => Some(abandoned.remove(place).outcome),
+        }
+    }
+}
+
+impl Record {
+    /// END deletes the unread messages of its conversation.
+    pub(super) fn drop_abandoned_of(&mut self, handle: ConversationHandle) {
+        self.abandoned.retain_mut(|abandoned| match &mut abandoned.outcome {
+            Outcome::Received(messages) => {
+                messages.retain(|message| message.conversation_handle != handle);
+                !messages.is_empty()
+            }
+            _ => true,
+        });
+    }
+}
+
+/// Messages that a RECEIVE may receive, of the first dropped RECEIVE that took such: one with another filter gave it the later
+/// messages of their conversation, and the commit was not refused.
+fn take_messages(
+    abandoned: &mut Vec<AbandonedResult>,
+    queue: &str,
+    most: usize,
+    from: ReceiveFrom,
+) -> Option<Vec<Message>> {
+    for place in 0..abandoned.len() {
+        let AbandonedResult { verb: Verb::Receive { queue: of, from: here, .. }, outcome: Outcome::Received(messages) } =
+            &mut abandoned[place]
+        else {
+            continue;
+        };
+        if !same_name(of, queue) {
+            continue;
+        }
+        // A group has the highest level of its messages.
+        let is_of_levels = messages.iter().any(|message| is_of(message, from));
+        let is_whole = *here == from || matches!(from, ReceiveFrom::Levels { .. }) && is_of_levels;
+        let mut count = 0;
+        let (taken, rest): (Vec<_>, Vec<_>) = std::mem::take(messages).into_iter().partition(|message| {
+            let is_taken = count < most && (is_whole || is_of(message, from));
+            count += usize::from(is_taken);
+            is_taken
+        });
+        *messages = rest;
+        if messages.is_empty() {
+            abandoned.remove(place);
+        }
+        if !taken.is_empty() {
+            return Some(taken);
+        }
+    }
+    None
+}
+
+fn is_of(message: &Message, from: ReceiveFrom) -> bool {
+    match from {
+        ReceiveFrom::Any | ReceiveFrom::Oldest => true,
+        ReceiveFrom::Conversation(handle) => message.conversation_handle == handle,
+        ReceiveFrom::Group(group) => message.conversation_group_id == group,
+        ReceiveFrom::Levels { lowest, highest } => (lowest..=highest).contains(&message.priority),
+    }
+}
+
+/// Whether two verbs lock the next group of the same queue, or take the same kind of jobs.
+fn takes_from_same(one: &Verb, other: &Verb) -> bool {
+    match (one, other) {
+        (Verb::GetConversationGroup { queue: a }, Verb::GetConversationGroup { queue: b }) => same_name(a, b),
+        (Verb::Work(WorkVerb::Take(one)), Verb::Work(WorkVerb::Take(other))) => {
+            let is_alike = one.job_type == other.job_type && one.from == other.from && one.hold == other.hold;
+            is_alike && same_name(&one.queue, &other.queue)
+        }
+        _ => false,
     }
 }
