@@ -1,8 +1,8 @@
 //! LIFETIME and conversation timers.
 
 use crate::rig::{Text, code};
-use dialoq::{Act, Level};
 use dialoq::protocol::system;
+use dialoq::{Act, Level};
 
 case!(lifetimes_run_out_on_both_sides, [126, 127, 128], async |t| {
     let pair = t.pair_with_lifetime(2).await?;
