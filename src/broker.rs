@@ -90,8 +90,9 @@ impl Broker {
 
     /// Opens a database that another process may own, for reading: [`Broker::query`] and [`Broker::catalog`], the
     /// latter as of the opening, and what looks by queries, such as [`Broker::jobs`] and [`Broker::peek`]. All other calls are
-    /// refused with 60014. On a server that is not so: it is opened as by [`Broker::open`], all calls work, and only
-    /// nothing is installed in it and its settings stay, whatever the URL says.
+    /// refused with 60014. On a server that is not so: it is opened as by [`Broker::open`], and all calls work. But nothing is
+    /// installed in it, its settings stay, whatever the URL says, and what had fallen due before waits for another
+    /// process, for a minute at most.
     ///
     /// # Errors
     /// Those of [`Broker::open`], but for 60010.
@@ -103,7 +104,7 @@ impl Broker {
                 Ok(Self::over(Traced::over(store)))
             }
             url => {
-                let options = OpenOptions::default().create(false);
+                let options = OpenOptions { does_overdue_work: false, ..OpenOptions::default().create(false) };
                 Ok(Self::over(Traced::over(open_server(&url.without_changes(), options).await?)))
             }
         }

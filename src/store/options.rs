@@ -40,6 +40,10 @@ pub struct OpenOptions {
     /// The age at which PostgreSQL has a note of a transaction that has received, for tests. Default 20 ms.
     #[doc(hidden)]
     pub note_after: Duration,
+    /// Whether what has fallen due while no process ran is done at the opening of a broker in a server. Not by a command that looks:
+    /// it would not find what waits for a process. Default true.
+    #[doc(hidden)]
+    pub does_overdue_work: bool,
 }
 
 /// The number of callers that the next batch of SENDs or RECEIVEs waits for, so that a test controls the batch.
@@ -100,6 +104,7 @@ impl Default for OpenOptions {
             gathering: Gathering::default(),
             careful_receives: 256,
             note_after: Duration::from_millis(20),
+            does_overdue_work: true,
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::enlisting::on;
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
+use dialoq::status::FindingKind;
 use dialoq::work::JobFilter;
 use dialoq::{Act, Broker, Clock, OpenOptions, Timestamp};
 use std::collections::BTreeSet;
@@ -54,6 +55,38 @@ pub(crate) fn many_processes_fire_each_time_once(store: Store) {
         for broker in brokers {
             broker.close().await.unwrap();
         }
+    });
+}
+
+/// Commands that look report what no process does. They could not if they did it themselves.
+pub(crate) fn an_opening_for_reading_leaves_what_is_due(store: Store) {
+    in_database(store, |database| async move {
+        let broker = Broker::open(database.url()).await.unwrap();
+        let definitions = "CREATE WORK QUEUE w; CREATE WORK SCHEDULE s ON WORK QUEUE w WITH CRON = '0 3 * * *'";
+        broker.execute(definitions).await.unwrap();
+        broker.push_job("w", "lost").await.unwrap();
+        assert_eq!(broker.take_jobs("w").lease(HOUR).await.unwrap().len(), 1);
+        broker.close().await.unwrap();
+        database.sql(
+            "UPDATE dialoq.work_schedule SET next_at = date_trunc('second', now() - interval '1 hour');
+             UPDATE dialoq.job SET due_at = now() - interval '1 hour'",
+        );
+        let reading = Broker::open_read_only(database.url()).await.unwrap();
+        // An overdue step would be done among the first of these.
+        for _ in 0..20 {
+            let found: Vec<FindingKind> = reading.doctor().await.unwrap().iter().map(|finding| finding.kind).collect();
+            assert_eq!(found, [FindingKind::LostJobs, FindingKind::OverdueSchedule]);
+        }
+        reading.close().await.unwrap();
+        let is_done = async || {
+            let sum = "SELECT (SELECT count(*) FROM dialoq.work_schedule WHERE last_at IS NOT NULL)
+                + (SELECT count(*) FROM dialoq.job WHERE state <> 2 AND pushed_by NOT LIKE 'schedule%')";
+            database.sql(sum) == "2"
+        };
+        assert!(!is_done().await);
+        let broker = Broker::open(database.url()).await.unwrap();
+        while !is_done().await {}
+        broker.close().await.unwrap();
     });
 }
 

@@ -233,8 +233,10 @@ impl DatabaseStore {
             tokio::spawn(database.clone().maintain()),
         ];
         let listening = listener.map(|listener| tokio::spawn(database.clone().listen_to_peers(listener)));
-        // Timers may have fallen due while no process ran.
-        database.maintenance.falls_due(Timestamp(0));
+        if options.does_overdue_work {
+            // Timers may have fallen due while no process ran.
+            database.maintenance.falls_due(Timestamp(0));
+        }
         Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), closing, listening: Mutex::new(listening) }))
     }
 
