@@ -14,6 +14,11 @@ pub(crate) fn give_way() {
     std::thread::yield_now();
 }
 
+/// Whether the clock of the machine is before 1970, for which some crates panic.
+pub(crate) fn is_before_1970() -> bool {
+    SystemTime::now() < UNIX_EPOCH
+}
+
 /// A moment in UTC, in microseconds since 1970-01-01.
 ///
 /// In JSON and other texts it is written as it is printed, with milliseconds: `2026-01-01T00:00:00.000Z`. A text with

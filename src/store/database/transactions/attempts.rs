@@ -7,10 +7,11 @@
 use crate::id::random_id;
 use crate::store::database::Database;
 use crate::store::database::link::{Arg, Call, Column};
+use crate::time::is_before_1970;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::sync::{Notify, OnceCell};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -72,7 +73,7 @@ pub(in crate::store::database) struct Attempt {
 
 impl Attempt {
     pub(in crate::store::database) fn new() -> Self {
-        Self { id: random_id(SystemTime::now()), notes: Vec::new(), received: BTreeSet::new() }
+        Self { id: random_id(is_before_1970()), notes: Vec::new(), received: BTreeSet::new() }
     }
 
     /// Withdraws the notes that have not left; gives the last calls before COMMIT.

@@ -3,6 +3,7 @@
 use super::jobs::{push, take};
 use super::*;
 use crate::protocol::work::Hold;
+use std::sync::mpsc;
 
 fn take_leased() -> Verb {
     take(Hold::Lease(None))
@@ -27,18 +28,18 @@ async fn next_attempt(store: &SqliteStore) -> u16 {
     }
 }
 
-/// A take whose batch waits for the write lock of another program, and that lock. Otherwise its caller may write the batch itself.
-async fn take_that_is_not_written<'s>(
-    store: &'s SqliteStore,
-    folder: &Path,
-) -> (BoxFuture<'s, Result<Vec<Outcome>>>, rusqlite::Connection) {
+/// A take whose batch is being written until what is given with it is dropped.
+async fn take_that_is_not_written(store: &SqliteStore) -> (BoxFuture<'_, Result<Vec<Outcome>>>, mpsc::Sender<()>) {
     let queue_id = store.catalog().work_queue("w").unwrap().id;
-    let other = rusqlite::Connection::open(folder.join("a.db")).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (may_commit, commits) = mpsc::channel();
+    // While this holds the connection the caller leaves its batch to the writer.
+    let mut write = store.engine.write.lock().unwrap();
+    write.connection.commit_hook(Some(move || commits.recv().is_ok())).unwrap();
     let mut asked = store.submit(vec![take_leased()]);
     assert_pending(&mut asked);
+    drop(write);
     until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
-    (asked, other)
+    (asked, may_commit)
 }
 
 /// A caller that left during the commit left its job to the end of the lease, which was a failed attempt.
@@ -76,15 +77,14 @@ async fn a_leased_job_of_a_caller_that_has_left_goes_back_although_the_store_clo
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(options(folder.path())).unwrap();
     add_a_job(&store).await;
-    let (asked, other) = take_that_is_not_written(&store, folder.path()).await;
+    let (asked, may_commit) = take_that_is_not_written(&store).await;
     drop(asked);
     let closing = tokio::spawn({
         let store = store.clone();
         async move { store.close().await }
     });
     until(|| store.engine.lock_even_failed().is_closed).await;
-    other.execute_batch("ROLLBACK").unwrap();
-    drop(other);
+    drop(may_commit);
     closing.await.unwrap().unwrap();
     drop(store);
     let store = SqliteStore::open(options(folder.path())).unwrap();
@@ -99,9 +99,8 @@ async fn a_close_gives_leased_jobs_back_that_their_callers_have_not_seen() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(options(folder.path())).unwrap();
     add_a_job(&store).await;
-    let (asked, other) = take_that_is_not_written(&store, folder.path()).await;
-    other.execute_batch("ROLLBACK").unwrap();
-    drop(other);
+    let (asked, may_commit) = take_that_is_not_written(&store).await;
+    drop(may_commit);
     store.close().await.unwrap();
     let again = SqliteStore::open(options(folder.path())).unwrap();
     let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&again)).await;
