@@ -130,6 +130,11 @@ case!(a_message_that_breaks_its_conversation_drops_the_later_ones_of_the_list, [
     t.define("CREATE SERVICE [Bare] ON QUEUE [QT]").await?;
     let new = t.begin_dialog(t.to("Bare").on("C")).await?.handle;
     let (spoken, plain) = (t.pair().await?, t.pair().await?);
+    for (wrong, number) in [("Nowhere", 8428), ("Unlisted", 8431), ("Answer", 8432)] {
+        let list = [(new, "Text", "a"), (new, wrong, "b")];
+        assert_eq!(refused(send_each(&t.broker, &list).await), (number, Some(1)), "{wrong} would be dropped");
+    }
+    assert_eq!(t.state(new).await?, "SO", "nothing was sent");
     let list = [
         (plain.initiator, "Text", "a"),
         (new, "Text", "b"),

@@ -257,6 +257,10 @@ BEGIN
         END IF;
         v_notices := NULL;
     END IF;
+    IF NOT v_is_checked AND (SELECT count(DISTINCT u.handle) FROM unnest(p_conversation_handles) AS u (handle)) < v_count THEN
+        -- A message whose conversation an earlier one of the list breaks is dropped, but the list is refused if it was not valid.
+        PERFORM dialoq.check_each(p_conversation_handles, v_types, v_bodies, v_faults);
+    END IF;
     FOR v_row IN
         SELECT b.item, b.error_number, b.error_message, b.notices
         FROM dialoq.send_batch(p_conversation_handles, v_types, v_bodies, v_traces, v_faults, v_ids, p_catalog_version, true) AS b
