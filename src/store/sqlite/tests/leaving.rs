@@ -32,12 +32,14 @@ async fn next_attempt(store: &SqliteStore) -> u16 {
 async fn take_that_is_not_written(store: &SqliteStore) -> (BoxFuture<'_, Result<Vec<Outcome>>>, mpsc::Sender<()>) {
     let queue_id = store.catalog().work_queue("w").unwrap().id;
     let (may_commit, commits) = mpsc::channel();
-    // While this holds the connection the caller leaves its batch to the writer.
-    let mut write = store.engine.write.lock().unwrap();
-    write.connection.commit_hook(Some(move || commits.recv().is_ok())).unwrap();
-    let mut asked = store.submit(vec![take_leased()]);
-    assert_pending(&mut asked);
-    drop(write);
+    let asked = {
+        // While this holds the connection the caller leaves its batch to the writer.
+        let mut write = store.engine.write.lock().unwrap();
+        write.connection.commit_hook(Some(move || commits.recv().is_ok())).unwrap();
+        let mut asked = store.submit(vec![take_leased()]);
+        assert_pending(&mut asked);
+        asked
+    };
     until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
     (asked, may_commit)
 }
