@@ -112,6 +112,12 @@ case!(a_side_whose_group_is_held_gets_its_timer_and_its_end, [126, 131], async |
     holder.0.reprioritise(pair.initiator, Level::new(9)).await?;
     t.advance(2).await?;
     assert_eq!(t.rows_of("QI").await?.len(), usize::from(!is_late));
+    // Its holder gets it with a RECEIVE; on a server only after another verb on the conversation.
+    if is_late {
+        assert!(holder.receive("QI").await?.is_empty());
+        holder.send(pair.initiator, "Text", "goes on").await?;
+    }
+    assert_eq!(holder.receive("QI").await?.types(), [system::DIALOG_TIMER]);
     holder.rollback().await?;
     t.advance(1).await?;
     assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 const JOBS: WorkQueue<String> = WorkQueue::text("jobs");
+/// By the clock of the machine, so a test that shows that a lease would be over waits for that time: nothing signals it.
 const LEASE: Duration = Duration::from_millis(800);
 
 /// Takes the write lock as another program would.

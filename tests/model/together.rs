@@ -341,9 +341,7 @@ impl Run {
                 verbs.len()
             ));
         }
-        // A RECEIVE of no message may hold the best group meanwhile, so the others pass over it.
-        let may_pass_best = had_trail || tops.contains(&Some(0));
-        if let Some(best) = best.filter(|best| !may_pass_best && !given.is_empty() && !given.contains(best)) {
+        if let Some(best) = best.filter(|best| !had_trail && !given.is_empty() && !given.contains(best)) {
             return Err(format!("of {} RECEIVEs at once, {tops:?}, none took of the best group {best}", verbs.len()));
         }
         let above = ReceiveFrom::Levels { lowest: lowest + 1, highest: 10 };

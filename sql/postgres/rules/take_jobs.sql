@@ -278,18 +278,10 @@ BEGIN
         DELETE FROM dialoq.job AS j
         USING unnest(p_rows) WITH ORDINALITY AS r (row, place)
         WHERE j.ctid = r.row
-        RETURNING r.place, nextval('dialoq.next_job_token') AS token, j.job_id, j.level, j.attempts + 1 AS attempt, j.pushed_at,
-            j.job_type, j.job_key, j.unique_key, j.pushed_by, j.last_error, j.body
+        RETURNING r.place, nextval('dialoq.next_job_token') AS token, j.job_id, j.queue_id, j.level, j.attempts + 1 AS attempt,
+            j.pushed_at, j.job_type, j.job_key, j.unique_key, j.pushed_by, j.last_error, j.body
     ), freed AS (
-        DELETE FROM dialoq.unique_job AS u
-        WHERE u.ctid = ANY (ARRAY(
-            SELECT n.ctid
-            FROM gone AS g
-            CROSS JOIN LATERAL (
-                SELECT o.ctid FROM dialoq.unique_job AS o
-                WHERE o.queue_id = q.queue_id AND o.unique_key = g.unique_key AND o.job_id = g.job_id AND o.until_at IS NULL
-                OFFSET 0) AS n
-            WHERE g.unique_key IS NOT NULL))
+        -- <freed_names>
     ), kept AS (
         INSERT INTO dialoq.job_history (
             queue_id, job_id, finished_as, level, attempts, pushed_at, taken_at, finished_at, job_type, job_key, pushed_by,
