@@ -125,6 +125,26 @@ case!(a_cancel_that_is_not_committed_holds_up_the_later_jobs_of_a_strict_queue, 
     assert_eq!(names(&leased(&t, 9).await?), "b2");
 });
 
+case!(a_cancel_that_is_not_committed_holds_up_no_earlier_job_of_a_strict_queue, [235, 243], async |t| {
+    for (limit, key, given) in
+        [("", None, "a1"), ("", Some("k"), "a1"), (", MAX_TAKEN_PER_KEY = 2", Some("k"), "a1 b2")]
+    {
+        with(&t, &format!("ORDER = FIFO_STRICT{limit}")).await?;
+        let ids = push(&t, key, "a1 b2 a3 b4").await?;
+        let tx = t.begin().await?;
+        tx.0.cancel_job(ids[2]).await?;
+        let first = leased(&t, 9).await?;
+        assert_eq!(names(&first), given);
+        for job in &first {
+            t.broker.complete_job(job).await?;
+        }
+        tx.rollback().await?;
+        let second = leased(&t, 9).await?;
+        assert_eq!(names(&second), if limit.is_empty() { "b2" } else { "a3 b4" });
+        t.define("DROP WORK QUEUE w").await?;
+    }
+});
+
 case!(a_key_with_a_limit_gives_a_job_of_a_type_behind_one_of_another, [237, 245], async |t| {
     for order in ["FIFO", "LIFO", "UNORDERED", "PRIORITY"] {
         with(&t, &format!("MAX_TAKEN_PER_KEY = 1, ORDER = {order}")).await?;

@@ -84,6 +84,11 @@ impl Line {
         }
     }
 
+    /// How many of its jobs come before this place; it counts no further than to `most` of each part.
+    fn count_before(&self, position: OrderKey, most: usize) -> usize {
+        self.offered.range(..position).take(most).count() + self.behind.range(..position).take(most).count()
+    }
+
     fn is_empty(&self) -> bool {
         self.offered.is_empty() && self.behind.is_empty()
     }
@@ -92,8 +97,11 @@ impl Line {
 /// The jobs of one key in a queue that limits them.
 #[derive(Debug, Default)]
 pub(super) struct KeyState {
-    /// Jobs that are taken, and in a strict queue those that hold back the later ones without being ready.
+    /// Jobs that are taken, and in a strict queue those that wait for their next attempt.
     held: usize,
+    /// In a strict queue: ready jobs that an open transaction has cancelled. A rollback brings them back, so each keeps its place among
+    /// the first jobs of the key, and none elsewhere.
+    cancelled: BTreeSet<OrderKey>,
     /// When the next job may be taken under KEY_RATE_JOBS, in microseconds.
     pub(super) next_take: i64,
     /// How many more may be taken. Each line offers as many: a take of any type or level finds its first jobs.
@@ -128,6 +136,19 @@ impl KeyState {
         if line.is_empty() {
             self.lines.remove(at);
         }
+    }
+
+    /// The places that cancelled jobs keep among the first jobs of the key, of so many.
+    fn kept_by_cancelled(&self, room: usize) -> usize {
+        let mut kept = 0;
+        for position in &self.cancelled {
+            let before: usize = self.lines.iter().map(|(_, line)| line.count_before(*position, room)).sum();
+            if kept + before >= room {
+                break;
+            }
+            kept += 1;
+        }
+        kept
     }
 
     fn line(&mut self, id: LineId) -> Option<&mut Line> {
@@ -173,14 +194,16 @@ pub(super) fn most_of_key(settings: &WorkSettings, key: u32) -> Option<usize> {
 
 /// Whether a job occupies one of the places of its key without being one of its ready jobs.
 fn occupies(settings: &WorkSettings, job: &Job) -> bool {
-    let is_strict = settings.order == WorkOrder::FifoStrict;
     match job.state {
         JobState::Taken => true,
-        JobState::Scheduled => is_strict && job.is_retry,
-        // Cancelled by a transaction that may be rolled back.
-        JobState::Ready => is_strict && job.session != 0 && !job.is_uncommitted,
-        JobState::Dead => false,
+        JobState::Scheduled => settings.order == WorkOrder::FifoStrict && job.is_retry,
+        JobState::Ready | JobState::Dead => false,
     }
+}
+
+/// Whether a transaction that may be rolled back has cancelled a job that has a place in the line of its key.
+fn is_cancelled_in_line(settings: &WorkSettings, job: &Job) -> bool {
+    settings.order == WorkOrder::FifoStrict && job.state == JobState::Ready && job.session != 0 && !job.is_uncommitted
 }
 
 impl Work {
@@ -228,11 +251,23 @@ impl Work {
         let job = &self.jobs[place];
         let (queue_id, key) = (job.queue_id, job.key);
         let Some(queue) = self.queues.get_mut(&queue_id) else { return false };
-        if most_of_key(&queue.settings, key).is_none() || !occupies(&queue.settings, job) {
+        if most_of_key(&queue.settings, key).is_none() {
             return false;
         }
-        let of_key = queue.key_state(key, &mut self.keys);
-        of_key.held = if is_held { of_key.held + 1 } else { of_key.held.saturating_sub(1) };
+        if is_cancelled_in_line(&queue.settings, job) {
+            let position = OrderKey::new(queue.settings.order, job, place);
+            let cancelled = &mut queue.key_state(key, &mut self.keys).cancelled;
+            if is_held {
+                cancelled.insert(position)
+            } else {
+                cancelled.remove(&position)
+            };
+        } else if occupies(&queue.settings, job) {
+            let of_key = queue.key_state(key, &mut self.keys);
+            of_key.held = if is_held { of_key.held + 1 } else { of_key.held.saturating_sub(1) };
+        } else {
+            return false;
+        }
         self.fill_key(queue_id, key)
     }
 
@@ -251,6 +286,7 @@ impl Work {
         let rate = Rate::new(&settings, WorkNumber::KeyRateJobs).filter(|_| key != NO_NAME);
         let by_rate = rate.map_or(usize::MAX, |rate| rate.room(of_key.next_take, now));
         let room = most.saturating_sub(of_key.held).min(by_rate);
+        let room = room - of_key.kept_by_cancelled(room);
         let mut is_more = false;
         if std::mem::replace(&mut of_key.room, room) != room {
             for (_, line) in &mut of_key.lines {
@@ -261,7 +297,7 @@ impl Work {
         }
         let takeable = of_key.ready.min(room);
         queue.takeable = queue.takeable + takeable - std::mem::replace(&mut of_key.takeable, takeable);
-        let is_unused = of_key.held == 0 && of_key.ready == 0;
+        let is_unused = of_key.held == 0 && of_key.ready == 0 && of_key.cancelled.is_empty();
         let has_more = of_key.ready > takeable;
         match rate {
             Some(rate) if of_key.next_take > now && (is_unused || has_more) => {
