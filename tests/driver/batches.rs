@@ -285,6 +285,70 @@ pub(crate) fn a_batch_passes_over_no_message_that_came_back(store: Store) {
     });
 }
 
+/// A sender keeps the row that announces its group. If what the row names is received meanwhile, the group is younger than the row says.
+pub(crate) fn a_batch_takes_no_group_for_older_than_it_is(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        let (x, y, z) = (dialog(&broker).await, dialog(&broker).await, dialog(&broker).await);
+        broker.send(x, "//t/Word", "x").await.unwrap();
+        let (keeper, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let keep = "BEGIN; SELECT FROM dialoq.ready_group ORDER BY oldest LIMIT 1 FOR KEY SHARE";
+        keeper.batch_execute(keep).await.unwrap();
+        broker.receive("server").await.unwrap().expect("the message that the row names");
+        for (handle, text) in [(y, "1"), (x, "2"), (z, "3"), (y, "4")] {
+            broker.send(handle, "//t/Word", text).await.unwrap();
+        }
+        // The row is kept; then it may be removed; then it is kept again, and the group is the youngest.
+        for which in ["kept", "free", "last"] {
+            match which {
+                "kept" => {}
+                "free" => keeper.batch_execute("ROLLBACK").await.unwrap(),
+                _ => {
+                    keeper.batch_execute(keep).await.unwrap();
+                    let only = "SELECT FROM dialoq.receive('server', 1, p_conversation_group_id => (
+                        SELECT t.conversation_group_id FROM dialoq.conversation_endpoint AS t JOIN dialoq.conversation_endpoint AS i USING (conversation_id)
+                        WHERE NOT t.is_initiator AND i.is_initiator AND i.conversation_handle = $1::text::uuid))";
+                    assert_eq!(client.execute(only, &[&x.0.to_string()]).await.unwrap(), 1);
+                    broker.send(x, "//t/Word", "5").await.unwrap();
+                }
+            }
+            for tops in ["1", "1, 1", "1, 1, 1", "1, 1, 1, 1", "2", "2, 1", "2, 2", "NULL", "NULL, NULL, NULL"] {
+                let transaction = client.transaction().await.unwrap();
+                let batch = format!(
+                    "SELECT item, convert_from(message_body, 'UTF8') FROM dialoq.receive_batch('server', ARRAY[{tops}]::bigint[])
+                    ORDER BY item, queuing_order"
+                );
+                let mut found = Vec::new();
+                loop {
+                    let rows = transaction.query(&batch, &[]).await.unwrap();
+                    if rows.is_empty() {
+                        break;
+                    }
+                    found.extend(rows.iter().map(|row| row.get::<_, String>(1)));
+                }
+                transaction.rollback().await.unwrap();
+                let wanted = match (which, tops) {
+                    // Four callers share out three groups first.
+                    ("last", "1, 1, 1, 1") => "1354",
+                    ("last", tops) if tops.starts_with('1') => "1345",
+                    // Who asks for more gets all of a group.
+                    ("last", _) => "1435",
+                    (_, tops) if tops.starts_with('1') => "1234",
+                    _ => "1423",
+                };
+                assert_eq!(found.concat(), wanted, "{which}, {tops}");
+            }
+            // RECEIVE serves the caller of a group that may be younger than one that was not read.
+            let claim = "SELECT string_agg(convert_from(message_body, 'UTF8'), '' ORDER BY queuing_order)
+                FROM dialoq.claim_batch('server', ARRAY[1, 1, 1]::bigint[], '{}') WHERE status IS NOT NULL";
+            let claimed: String = client.query_one(claim, &[]).await.unwrap().get(0);
+            client.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+            assert_eq!(claimed, if which == "last" { "13" } else { "123" }, "{which}");
+        }
+        keeper.batch_execute("ROLLBACK").await.unwrap();
+    });
+}
+
 /// A list on one conversation and of one type has a short way, and a RECEIVE of many messages another. Bodies that are empty or missing, ids of
 /// the caller's and of the server's, traces, and a list of two types between two of one.
 pub(crate) fn a_list_on_one_conversation_arrives_whole_and_in_order(store: Store) {
