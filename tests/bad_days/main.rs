@@ -4,6 +4,7 @@ mod clocks;
 mod cut;
 mod dying;
 mod jobs;
+mod pooler;
 mod proxy;
 #[path = "../servers/mod.rs"]
 mod servers;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         SERVERS dying: every_connection_ended_under_load_loses_and_doubles_nothing a_host_that_dies_in_a_receive_counts_once;
         OWN dying: a_server_that_falls_comes_back_with_everything a_waiting_receiver_outlives_the_server
             no_token_is_given_twice_if_the_server_falls;
+        OWN pooler: a_pooler_of_transactions_is_refused;
         OWN jobs: every_connection_ended_under_load_loses_and_doubles_no_job;
         SERVERS clocks: a_host_whose_clock_is_wrong_changes_nothing a_clock_that_jumps_delays_no_timer_and_no_wait;
         OWN clocks: a_server_whose_clock_jumps_ends_no_lease_of_a_handler_that_begins_then;

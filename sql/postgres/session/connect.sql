@@ -8,8 +8,10 @@
 -- with its schema, or has functions in place of NULLIF and CASE: these look their operator up in the user's search path. It frees
 -- the locks of the session too, which a new session does not have: as a statement of its own that took the server 15 us.
 -- Takes: the level of synchronous_commit for {durability}
--- Gives: nothing
-SELECT pg_catalog.pg_advisory_unlock_all(), pg_catalog.set_config('synchronous_commit', {durability}, false),
+-- Gives: session: what names this session among those of all servers
+SELECT pg_catalog.concat(pg_catalog.pg_backend_pid(), ' ',
+        pg_catalog.date_part('epoch', pg_catalog.pg_postmaster_start_time())) AS session,
+    pg_catalog.pg_advisory_unlock_all(), pg_catalog.set_config('synchronous_commit', {durability}, false),
     pg_catalog.set_config('dialoq.client', 'marked', false), pg_catalog.set_config('TimeZone', 'UTC', false),
     pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
     pg_catalog.set_config('DateStyle', 'ISO', false), pg_catalog.set_config('standard_conforming_strings', 'on', false),

@@ -1,6 +1,7 @@
 //! Makes connections, prepares them for use, and keeps them in a pool.
 
 use super::failure::{Loss, chain, not_connected, silent};
+use super::pooler::OwnSessions;
 use super::values::Prepared;
 use super::{texts, tls};
 use crate::error::{Code, Error, Result};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Statement};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// The longest wait for one host, unless the URL sets another.
@@ -62,6 +63,7 @@ pub(super) struct Connector {
     /// The runtime of the first connection, which opened the store. A connection works only while its runtime runs, and a
     /// caller's runtime may end before other callers have done with the connection.
     home: OnceLock<tokio::runtime::Handle>,
+    own_sessions: OwnSessions,
     ends: Arc<Ends>,
 }
 
@@ -263,6 +265,7 @@ impl Connector {
             read_only_refusals: AtomicU64::new(0),
             lost_answer: Notify::new(),
             home: OnceLock::new(),
+            own_sessions: OwnSessions::default(),
             ends: Arc::default(),
         })
     }
@@ -403,17 +406,25 @@ impl Connector {
         let readying = async {
             tokio::join!(
                 biased;
-                client.batch_execute(&self.connect),
+                client.simple_query(&self.connect),
                 client.batch_execute(session::NOTICE_LOST_CLIENTS),
             )
         };
         let Ok((readied, notices)) = tokio::time::timeout(limit, readying).await else {
             return Err(silent(limit, &self.label));
         };
-        readied.map_err(|error| not_connected(&error, &self.label))?;
+        let readied = readied.map_err(|error| not_connected(&error, &self.label))?;
+        let client = Arc::new(client);
+        let own_session = readied.iter().find_map(|answer| match answer {
+            SimpleQueryMessage::Row(row) => row.get("session"),
+            _ => None,
+        });
+        if let Some(own_session) = own_session {
+            self.own_sessions.add(own_session.to_owned(), &client, &self.label).await?;
+        }
         self.ends.held.fetch_add(1, Relaxed);
         Ok(Session {
-            client: Arc::new(client),
+            client,
             lost,
             calls: HashMap::new(),
             texts: HashMap::new(),

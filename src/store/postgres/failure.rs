@@ -1,6 +1,7 @@
 //! The errors behind the failures of the server and of the connection.
 
 use super::connect::DatabaseLabel;
+use super::pooler::shared;
 use crate::error::{Code, Error};
 use crate::store::database::link::{Failure, Fate};
 use crate::store::database::refusal;
@@ -351,6 +352,8 @@ fn refused(server: &DbError, asked: Asked<'_>, label: &DatabaseLabel) -> (Error,
                  which may pass while it waits for a lock; try again, or raise that limit"
             ),
         ),
+        // Dialoq gives the statements of a connection names that no other statement of it has.
+        "42P05" if !asked.is_users() => (shared(label, &format!("{said} ({what})")), Fate::Undone),
         "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{label} says it is damaged: {said} ({what})")),
         state if asked.is_users() => {
             let more = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();

@@ -7,6 +7,7 @@ mod failure;
 mod guard;
 mod link;
 mod listen;
+mod pooler;
 mod texts;
 mod tls;
 mod values;
