@@ -3,6 +3,7 @@
 use super::conversation::{ConversationFilter, ConversationSide};
 use super::names::NameKind;
 use super::peek::{MOST_MESSAGES, MessageFilter, MessageState, PeekedMessage};
+use super::read;
 use super::shell::shell_word;
 use crate::act::{Act, Perform};
 use crate::broker::Broker;
@@ -22,6 +23,10 @@ pub const MOST_CONVERSATIONS: u32 = 100_000;
 const GROUP_WAIT: Duration = Duration::from_secs(5);
 /// The conversations of one commit of a purge.
 const PURGED_AT_ONCE: usize = 50;
+/// The messages that one read for a purge gives at most, unless more were chosen, and the conversations that it asks for. A read
+/// looks at the whole queue: one for each of 4,000 conversations took 14 s.
+const READ_AT_ONCE: usize = 20_000;
+const READ_TOGETHER: usize = 500;
 /// The refusals of a change whose side is gone, or has ended meanwhile.
 const GONE: [Code; 3] = [Code::CONVERSATION_NOT_FOUND, Code::STATE_FORBIDS_END, Code::STATE_FORBIDS_MOVE];
 /// Set before each RECEIVE of a purge.
@@ -171,24 +176,47 @@ impl Broker {
         let name = found.name.clone();
         let filter = MessageFilter { with_kept: false, ..filter.clone() };
         let chosen = self.messages(Some(&name), &filter, None, MOST_MESSAGES, 0).await?;
-        let all_of = |handle| MessageFilter { conversation: Some(handle), ..MessageFilter::default() };
         let is_everything = filter == MessageFilter { conversation: filter.conversation, ..MessageFilter::default() };
-        let (mut first, mut behind) = (Vec::new(), 0);
-        for (handle, messages) in by_conversation(chosen) {
-            if messages.iter().any(|message| message.state != MessageState::Waiting) {
-                behind += messages.len() as u64;
-                continue;
-            }
-            let whole = match is_everything {
-                true => messages.clone(),
-                false => self.messages(Some(&name), &all_of(handle), None, messages.len() as u32, 0).await?,
-            };
-            let ids: HashSet<_> = messages.iter().map(|message| message.message_id).collect();
-            let run = whole.iter().take_while(|message| ids.contains(&message.message_id)).count();
-            behind += (messages.len() - run) as u64;
-            first.extend(whole.into_iter().take(run));
-        }
+        let total = chosen.len();
+        let mut chosen = by_conversation(chosen);
+        chosen.retain(|_, messages| messages.iter().all(|message| message.state == MessageState::Waiting));
+        let first = if is_everything { chosen } else { self.leading(&name, chosen, READ_AT_ONCE).await? };
+        let first: Vec<_> = first.into_values().flatten().collect();
+        let behind = (total - first.len()) as u64;
         Ok((first, behind))
+    }
+
+    /// Of chosen messages of conversations those that no other message of their conversation stands before.
+    async fn leading(
+        &self,
+        queue: &str,
+        mut chosen: MessagesOfConversations,
+        read_at_once: usize,
+    ) -> Result<MessagesOfConversations> {
+        let mut leading = MessagesOfConversations::new();
+        // Each round decides at least one conversation: as many messages as were chosen of it are enough.
+        while !chosen.is_empty() {
+            let asked: Vec<_> = chosen.keys().take(READ_TOGETHER).copied().collect();
+            let top = asked.iter().map(|handle| chosen[handle].len()).sum::<usize>().max(read_at_once);
+            let handles = read::list(asked.iter().map(|handle| &handle.0));
+            let all = MessageFilter::default();
+            let found = self.messages_of(Some(handles), Some(queue), &all, None, top as u32, 0).await?;
+            let cut = (found.len() == top).then(|| found.last().map(|message| message.conversation_handle)).flatten();
+            let mut found = by_conversation(found);
+            for handle in asked {
+                let messages = &chosen[&handle];
+                let mut whole = found.remove(&handle).unwrap_or_default();
+                let ids: HashSet<_> = messages.iter().map(|message| message.message_id).collect();
+                let run = whole.iter().take_while(|message| ids.contains(&message.message_id)).count();
+                let is_whole = cut.is_none() || !whole.is_empty() && cut != Some(handle);
+                if is_whole || run < whole.len() || run == messages.len() {
+                    whole.truncate(run);
+                    leading.insert(handle, whole);
+                    chosen.remove(&handle);
+                }
+            }
+        }
+        Ok(leading)
     }
 
     /// Removes messages of a queue: they are received and dropped. Their conversations go on, and no other side is notified; only
@@ -282,8 +310,10 @@ async fn receive_chosen(
     Ok(None)
 }
 
-fn by_conversation(messages: Vec<PeekedMessage>) -> BTreeMap<ConversationHandle, Vec<PeekedMessage>> {
-    let mut by_conversation: BTreeMap<ConversationHandle, Vec<PeekedMessage>> = BTreeMap::new();
+type MessagesOfConversations = BTreeMap<ConversationHandle, Vec<PeekedMessage>>;
+
+fn by_conversation(messages: Vec<PeekedMessage>) -> MessagesOfConversations {
+    let mut by_conversation = MessagesOfConversations::new();
     for message in messages {
         by_conversation.entry(message.conversation_handle).or_default().push(message);
     }
@@ -315,6 +345,34 @@ mod tests {
     async fn received(broker: &Broker, top: u64) -> Vec<String> {
         let batch = broker.receive("work").top(top).await.unwrap();
         batch.iter().flatten().map(|message| message.message_type_name.to_string()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_purge_finds_what_stands_first_in_however_many_reads() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        // Some have more messages behind the chosen ones than a read gives.
+        let conversations: [&[&str]; 4] = [
+            &["DEFAULT", "keep", "keep", "keep", "keep", "keep", "keep", "keep", "DEFAULT"],
+            &["keep", "DEFAULT", "keep", "keep", "keep", "keep"],
+            &["DEFAULT", "DEFAULT", "DEFAULT"],
+            &["DEFAULT", "DEFAULT", "keep"],
+        ];
+        for message_types in conversations {
+            dialog(&broker, message_types).await;
+        }
+        let filter = MessageFilter { message_type: Some("DEFAULT".to_owned()), ..MessageFilter::default() };
+        let chosen = broker.messages(Some("work"), &filter, None, MOST_MESSAGES, 0).await.unwrap();
+        assert_eq!(chosen.len(), 8);
+        for read_at_once in [0, 9, 16, 17, READ_AT_ONCE] {
+            let chosen = by_conversation(chosen.clone());
+            let leading = broker.leading("work", chosen, read_at_once).await.unwrap();
+            let mut numbers: Vec<usize> = leading.values().map(Vec::len).collect();
+            numbers.sort_unstable();
+            assert_eq!(numbers, [0, 1, 2, 3], "{read_at_once}");
+        }
+        let (first, behind) = broker.purgeable("work", &filter).await.unwrap();
+        assert_eq!((first.len(), behind), (6, 2));
     }
 
     #[tokio::test]

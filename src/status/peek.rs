@@ -240,10 +240,24 @@ impl Broker {
         top: u32,
         body_bytes: u32,
     ) -> Result<Vec<PeekedMessage>> {
+        let conversations = filter.conversation.map(|handle| handle.to_string());
+        self.messages_of(conversations, queue, filter, message, top, body_bytes).await
+    }
+
+    /// The same of the conversations in a list of handles, which stand for that of the filter.
+    pub(super) async fn messages_of(
+        &self,
+        conversations: Option<String>,
+        queue: Option<&str>,
+        filter: &MessageFilter,
+        message: Option<MessageId>,
+        top: u32,
+        body_bytes: u32,
+    ) -> Result<Vec<PeekedMessage>> {
         let text = |text: Option<String>| text.map_or(SqlValue::Null, SqlValue::Text);
         let params = vec![
             text(queue.map(str::to_owned)),
-            text(filter.conversation.map(|handle| handle.to_string())),
+            text(conversations),
             text(filter.message_type.clone()),
             text(message.map(|id| id.0.to_string())),
             SqlValue::Integer(i64::from(filter.with_kept)),

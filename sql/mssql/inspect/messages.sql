@@ -1,5 +1,5 @@
 -- Messages in queues, those that RECEIVE gives first at the top. A parameter that is NULL chooses nothing. No lock is taken.
--- Takes: @P1 queue, @P2 conversation_handle, @P3 message_type_name, @P4 message_id, @P5 1 for kept ones too, of RETENTION, @P6 at most so many bytes of each body, @P7 at most so many, @P8 sent before (microseconds of UTC), @P9 service_name
+-- Takes: @P1 queue, @P2 conversation handles with commas between, @P3 message_type_name, @P4 message_id, @P5 1 for kept ones too, of RETENTION, @P6 at most so many bytes of each body, @P7 at most so many, @P8 sent before (microseconds of UTC), @P9 service_name
 -- Gives: queue_name, status, priority, queuing_order, conversation_group_id, conversation_handle, sequence, service_name, service_contract_name, message_type_name, message_id, enqueued_at (microseconds of UTC), body, body_bytes, is_quarantined, retry_at (microseconds of UTC)
 SELECT TOP (CAST(@P7 AS bigint))
     m.queue_name, m.status, CAST(m.priority AS int) AS priority, m.queuing_order,
@@ -18,7 +18,8 @@ WHERE (@P1 IS NULL OR TRANSLATE(m.queue_name COLLATE Latin1_General_100_BIN2,
         = TRANSLATE(CAST(@P1 AS nvarchar(4000)) COLLATE Latin1_General_100_BIN2,
         N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz')
         AND DATALENGTH(m.queue_name) = DATALENGTH(CAST(@P1 AS nvarchar(4000))))
-    AND (@P2 IS NULL OR m.conversation_handle = CAST(@P2 AS uniqueidentifier))
+    AND (@P2 IS NULL OR m.conversation_handle IN (
+        SELECT CAST(v.value AS uniqueidentifier) FROM STRING_SPLIT(CAST(@P2 AS nvarchar(max)), N',') AS v))
     AND (@P3 IS NULL OR m.message_type_name = CAST(@P3 AS nvarchar(4000))
         AND DATALENGTH(m.message_type_name) = DATALENGTH(CAST(@P3 AS nvarchar(4000))))
     AND (@P4 IS NULL OR m.message_id = CAST(@P4 AS uniqueidentifier))

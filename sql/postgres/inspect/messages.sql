@@ -1,5 +1,5 @@
 -- Messages in queues, those that RECEIVE gives first at the top. A parameter that is NULL chooses nothing. No lock is taken.
--- Takes: $1 queue, $2 conversation_handle, $3 message_type_name, $4 message_id, $5 1 for kept ones too, of RETENTION, $6 at most so many bytes of each body, $7 at most so many, $8 sent before (microseconds of UTC), $9 service_name
+-- Takes: $1 queue, $2 conversation handles with commas between, $3 message_type_name, $4 message_id, $5 1 for kept ones too, of RETENTION, $6 at most so many bytes of each body, $7 at most so many, $8 sent before (microseconds of UTC), $9 service_name
 -- Gives: queue_name, status, priority, queuing_order, conversation_group_id, conversation_handle, sequence, service_name, service_contract_name, message_type_name, message_id, enqueued_at (microseconds of UTC), body, body_bytes, is_quarantined, retry_at (microseconds of UTC)
 SELECT
     m.queue_name, m.status::integer AS status, m.priority::integer AS priority, m.queuing_order,
@@ -12,7 +12,7 @@ SELECT
 FROM dialoq.queue_messages AS m
 JOIN dialoq.effective_endpoint AS e ON e.conversation_handle = m.conversation_handle
 WHERE ($1::text IS NULL OR pg_catalog.lower(m.queue_name COLLATE "C") = pg_catalog.lower($1 COLLATE "C"))
-    AND ($2::text IS NULL OR m.conversation_handle = $2::uuid)
+    AND ($2::text IS NULL OR m.conversation_handle = ANY (pg_catalog.string_to_array($2, ',')::uuid[]))
     AND ($3::text IS NULL OR m.message_type_name = $3)
     AND ($4::text IS NULL OR m.message_id = $4::uuid)
     AND (m.status = 1 OR $5::bigint = 1)

@@ -1,7 +1,12 @@
 -- Messages in queues, those that RECEIVE gives first at the top. A parameter that is NULL chooses nothing. No lock is taken.
--- Takes: ?1 queue, ?2 conversation_handle, ?3 message_type_name, ?4 message_id, ?5 1 for kept ones too, of RETENTION, ?6 at most so many bytes of each body, ?7 at most so many, ?8 sent before (microseconds of UTC), ?9 service_name
+-- Takes: ?1 queue, ?2 conversation handles with commas between, ?3 message_type_name, ?4 message_id, ?5 1 for kept ones too, of RETENTION, ?6 at most so many bytes of each body, ?7 at most so many, ?8 sent before (microseconds of UTC), ?9 service_name
 -- Gives: queue_name, status, priority, queuing_order, conversation_group_id, conversation_handle, sequence, service_name, service_contract_name, message_type_name, message_id, enqueued_at (microseconds of UTC), body, body_bytes, is_quarantined, retry_at (microseconds of UTC)
-WITH ranked AS MATERIALIZED (
+WITH RECURSIVE place (number) AS (
+    -- Each handle takes 37 characters.
+    SELECT 0 WHERE ?2 IS NOT NULL UNION ALL SELECT p.number + 37 FROM place AS p WHERE p.number + 37 < length(?2)
+), asked (handle) AS MATERIALIZED (
+    SELECT upper(replace(substr(?2, p.number + 1, 36), '-', '')) FROM place AS p
+), ranked AS MATERIALIZED (
     -- RECEIVE takes the group of the highest level, of equals that of the oldest message.
     SELECT f.conversation_group_id, f.is_quarantined, max(f.priority) AS level, min(g.queuing_order) AS oldest
     FROM dialoq_queue_message AS g
@@ -29,7 +34,7 @@ JOIN dialoq_service_queue AS q ON q.queue_id = s.queue_id
 LEFT JOIN dialoq_service_contract AS c ON c.service_contract_id = e.service_contract_id
 LEFT JOIN dialoq_message_type AS t ON t.message_type_id = m.message_type_id
 WHERE (?1 IS NULL OR q.name = ?1 COLLATE NOCASE)
-    AND (?2 IS NULL OR hex(e.conversation_handle) = upper(replace(?2, '-', '')))
+    AND (?2 IS NULL OR hex(e.conversation_handle) IN (SELECT a.handle FROM asked AS a))
     AND (?3 IS NULL OR t.name = ?3)
     AND (?4 IS NULL OR hex(m.message_id) = upper(replace(?4, '-', '')))
     AND (?8 IS NULL OR m.enqueued_at < ?8)
