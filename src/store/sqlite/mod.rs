@@ -57,6 +57,7 @@ use failure::{poisoned, storage};
 use known_schema::KnownSchema;
 use limit::{Caller, Ending, Limits};
 use moment::Moments;
+use open::OpenFor;
 use owner::{Owner, Peer};
 use reserved::Reserved;
 use state::{SqlCommit, State};
@@ -114,7 +115,7 @@ impl SqliteStore {
             Location::Memory => (Location::Memory, None),
             Location::File(path) => {
                 let path = open::absolute_path(&path);
-                open::check_file(&path, create_if_missing)?;
+                open::check_file(&path, if create_if_missing { OpenFor::Making } else { OpenFor::Writing })?;
                 let mut owner = Owner::lock(&path)?;
                 open::check_links(&path)?;
                 open::check_ours(&path, create_if_missing)?;

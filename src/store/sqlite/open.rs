@@ -60,10 +60,20 @@ pub(super) fn absolute_path(path: &Path) -> PathBuf {
     path
 }
 
+/// What a database is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpenFor {
+    /// It is made if it is missing.
+    Making,
+    Writing,
+    Reading,
+}
+
 /// Refuses a visibly unusable file before SQLite or the lock touch it.
-pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
+pub(super) fn check_file(path: &Path, purpose: OpenFor) -> Result<()> {
+    let done = if purpose == OpenFor::Reading { "read" } else { "opened" };
     let refuse = |code: Code, why: String| {
-        Err(Error::new(code, format!("database '{}' cannot be opened: {why}", path.display())))
+        Err(Error::new(code, format!("database '{}' cannot be {done}: {why}", path.display())))
     };
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => refuse(Code::STORE_FOREIGN, "it is a folder".to_owned()),
@@ -71,12 +81,12 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
         Ok(found) if !found.is_file() => {
             refuse(Code::STORE_FOREIGN, "it is a device, a pipe or a socket; name a file on a disk".to_owned())
         }
-        Ok(found) if found.permissions().readonly() => {
+        Ok(found) if purpose != OpenFor::Reading && found.permissions().readonly() => {
             refuse(Code::STORE_READ_ONLY, "the file is read-only; allow writing to it".to_owned())
         }
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            if create_if_missing {
+            if purpose == OpenFor::Making {
                 Ok(())
             } else {
                 refuse(Code::STORE_IO, "there is no such file; `dialoq apply` makes it, or Broker::open".to_owned())
@@ -465,9 +475,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        for path in [Path::new("/dev/null"), &socket] {
-            let error = check_file(path, true).unwrap_err();
-            assert_eq!(error.code(), Code::STORE_FOREIGN, "{}", path.display());
+        for path in [Path::new("/dev/null"), &socket, folder.path()] {
+            for purpose in [OpenFor::Making, OpenFor::Writing, OpenFor::Reading] {
+                let error = check_file(path, purpose).unwrap_err();
+                assert_eq!(error.code(), Code::STORE_FOREIGN, "{}", path.display());
+            }
         }
     }
 
@@ -477,13 +489,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        for create_if_missing in [false, true] {
-            let error = check_file(&file.join("a.db"), create_if_missing).unwrap_err();
+        for purpose in [OpenFor::Making, OpenFor::Writing, OpenFor::Reading] {
+            let error = check_file(&file.join("a.db"), purpose).unwrap_err();
             assert_eq!(error.code(), Code::STORE_IO);
             assert!(!error.message().contains("no such file"), "{error}");
         }
-        assert!(check_file(&folder.path().join("a.db"), true).is_ok());
-        let error = check_file(&folder.path().join("a.db"), false).unwrap_err();
+        assert!(check_file(&folder.path().join("a.db"), OpenFor::Making).is_ok());
+        let error = check_file(&folder.path().join("a.db"), OpenFor::Reading).unwrap_err();
         assert!(error.message().contains("no such file"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
 //! A database that another process owns, opened for reading.
 
 use super::limit::{Caller, Limits};
-use super::open::{self, ReadConnection};
+use super::open::{self, OpenFor, ReadConnection};
 use super::readers::Readers;
 use super::{SqliteOptions, blocking, load, read, share, user_sql};
 use crate::catalog::Catalog;
@@ -32,15 +32,7 @@ impl ReadOnlyStore {
             ));
         };
         let path = open::absolute_path(&path);
-        if !path.is_file() {
-            return Err(Error::new(
-                Code::STORE_IO,
-                format!(
-                    "database '{}' cannot be read: there is no such file; `dialoq apply` makes it, or Broker::open",
-                    path.display()
-                ),
-            ));
-        }
+        open::check_file(&path, OpenFor::Reading)?;
         open::check_mount(&path)?;
         let reader = ReadConnection::open(&path)?;
         let connection = &reader.connection;
