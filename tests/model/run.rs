@@ -78,6 +78,8 @@ pub(crate) struct Pair {
     /// What it has sent on: an END says in which state it was.
     has_sent_on: HashSet<ConversationHandle>,
     has_ended: bool,
+    /// It has given a conversation another level.
+    has_new_level: bool,
 }
 
 pub(crate) struct Run {
@@ -187,6 +189,10 @@ impl Run {
             if own.is_some_and(|pair| self.named(op).iter().any(|handle| shows_it(pair, handle))) {
                 return true;
             }
+            // It receives by the new level at once.
+            if matches!(op, Op::Receive { .. } | Op::GetGroup { .. }) && own.is_some_and(|pair| pair.has_new_level) {
+                return true;
+            }
             // A group is gone at once with the last conversation that the transaction has ended.
             if matches!(op, Op::Dialog { group: Some(_), .. }) && own.is_some_and(|pair| pair.has_ended) {
                 return true;
@@ -268,6 +274,7 @@ impl Run {
                         is_done_with: HashSet::new(),
                         has_sent_on: HashSet::new(),
                         has_ended: false,
+                        has_new_level: false,
                     });
                 }
                 Ok(())
@@ -450,6 +457,7 @@ impl Run {
                 pair.is_done_with.extend(&named);
             }
             pair.has_ended |= matches!(op, Op::End { .. });
+            pair.has_new_level |= matches!(op, Op::Reprioritise { .. });
             if matches!(op, Op::Send { .. } | Op::SendEach(_)) {
                 pair.has_sent_on.extend(&named);
             }
