@@ -92,7 +92,7 @@ fn main() -> ExitCode {
            a_batch_begins_where_the_last_one_began
             a_batch_numbers_its_messages_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
             a_row_that_a_sender_keeps_hides_no_other_group a_batch_passes_over_no_older_message_of_a_conversation
-            a_batch_passes_over_no_message_that_came_back a_batch_takes_no_group_for_older_than_it_is many_messages_come_in_order_whatever_a_session_has_switched_off
+            a_batch_passes_over_no_message_that_came_back a_lone_receive_takes_no_group_for_older_than_it_is many_messages_come_in_order_whatever_a_session_has_switched_off
             a_batch_keeps_the_rollbacks_of_a_group_that_it_passes_over a_claim_of_no_message_is_left_to_receive
             a_batch_ends_although_the_clock_is_set_back_meanwhile;
         Postgres moved: a_message_under_way_to_a_conversation_that_moves_comes_before_the_next

@@ -104,6 +104,8 @@ pub(crate) struct Run {
     pub(crate) gathering: Gathering,
     /// By queue: the last RECEIVEs went in a batch, so the next batch may pass over what is older.
     pub(crate) has_trail: [bool; QUEUES.len()],
+    /// Groups that were received from while a transaction that sends was open, and not since: DIFFERENCE(oldest-in-batches).
+    pub(crate) received_beside_sender: HashSet<GroupId>,
     /// Definitions were taken away under conversations.
     pub(crate) is_broken: bool,
     /// A retry policy may end any conversation, or take messages out of it.
@@ -133,6 +135,7 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
         senders: HashMap::new(),
         gathering,
         has_trail: Default::default(),
+        received_beside_sender: HashSet::new(),
         is_broken: false,
         gives_up: false,
     };
@@ -535,6 +538,16 @@ impl Run {
             Outcome::Group(group) => group.iter().copied().collect(),
             _ => Vec::new(),
         };
+        if self.store().is_server() && matches!(outcome, Outcome::Received(_)) {
+            let is_beside = self.sender.is_some_and(|sender| self.sessions[sender].is_some());
+            for group in &groups {
+                if is_beside {
+                    self.received_beside_sender.insert(*group);
+                } else {
+                    self.received_beside_sender.remove(group);
+                }
+            }
+        }
         for (other, pair) in self.sessions.iter().enumerate() {
             let held = groups
                 .iter()

@@ -7,7 +7,8 @@
 //!   the order of their callers.
 //! - RECEIVEs of one batch share out the groups of the best level, so that TOP callers of one group need not follow each other;
 //!   without TOP each takes what the next RECEIVE would. After a batch in which every caller got messages of one level, the next
-//!   batch may pass over what is older: DIFFERENCE(oldest-in-batches).
+//!   batch may pass over what is older; and so may one of several callers for a group that was received from while a sender was open:
+//!   DIFFERENCE(oldest-in-batches).
 
 use crate::run::{Run, same, shown};
 use crate::steps::{Form, Op, QUEUES, SESSIONS};
@@ -294,7 +295,8 @@ impl Run {
         let tops: Vec<Option<u64>> = tops.iter().map(|top| top.map(u64::from)).collect();
         let verbs: Vec<Verb> = tops.iter().map(|top| receive(*top, ReceiveFrom::Any)).collect();
         let outcomes = self.at_once(&verbs).await;
-        let had_trail = std::mem::replace(&mut self.has_trail[queue], keeps_trail(&outcomes));
+        let had_trail = std::mem::replace(&mut self.has_trail[queue], keeps_trail(&outcomes))
+            || verbs.len() > 1 && !self.received_beside_sender.is_empty();
         let is_in_order = !self.store().is_server() || !had_trail && tops.iter().all(Option::is_none);
         if is_in_order || outcomes.iter().any(Result::is_err) {
             for (place, (verb, outcome)) in verbs.iter().zip(&outcomes).enumerate() {

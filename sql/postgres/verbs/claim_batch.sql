@@ -31,9 +31,6 @@ DECLARE
     v_tops smallint[];
     v_oldest bigint[];
     v_groups uuid[];
-    -- The place of the last group that was read. A group whose oldest message is behind it may come behind one that was not read.
-    v_end_top smallint;
-    v_end bigint;
     -- A claim has at most so many messages; RECEIVE serves a caller that would get more.
     v_most CONSTANT bigint := 16;
     -- And bodies of so many bytes: the claims and commits of all callers wait while the session sends them. While it sent 300 MB to one
@@ -96,8 +93,6 @@ BEGIN
     IF v_groups IS NULL THEN
         RETURN;
     END IF;
-    v_end_top := v_tops[cardinality(v_tops)];
-    v_end := CASE WHEN cardinality(v_groups) = cardinality(p_tops) THEN v_oldest[cardinality(v_oldest)] ELSE 9223372036854775807 END;
     -- A statement of its own: it sees what the holders before have committed.
     IF 1 = ALL (p_tops) THEN
         -- The usual case by the smallest plan: its start costs more than its work.
@@ -121,7 +116,7 @@ BEGIN
                 ) AS m
                 WHERE e.conversation_group_id = g.group_id AND e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now)
                     AND NOT e.is_quarantined AND e.moved_recheck_id IS NULL AND e.state IN ('SO', 'CO') AND 10 - e.priority = g.top
-                    AND e.service_id = ANY (v_services) AND (g.top < v_end_top OR m.queuing_order <= v_end)
+                    AND e.service_id = ANY (v_services) AND (m.queuing_order = g.oldest OR cardinality(p_tops) > 1)
                     AND (length(m.body) > v_most_bytes) IS NOT TRUE
                     AND (SELECT f.message_type_id FROM dialoq.first_system(e.endpoint_id) AS f) IS NULL
                     AND NOT EXISTS (
@@ -169,9 +164,9 @@ BEGIN
         SELECT c.*, bool_or(c.claims) OVER (PARTITION BY c.place) AS is_claimed
         FROM (
             SELECT s.*, CASE
-                -- The messages that a row names may have been received while a sender relied on the row.
+                -- A lone caller gets the messages in the strict order: a row that names an older message is served by RECEIVE.
                 WHEN s.number = 1 AND s.messages <= v_most AND (s.bytes > v_most_bytes) IS NOT TRUE
-                    AND (s.top < v_end_top OR s.queuing_order <= v_end)
+                    AND (s.queuing_order = s.oldest OR cardinality(p_tops) > 1)
                     THEN dialoq.claim_group(s.group_id)
                 ELSE false END AS claims
             FROM seen AS s

@@ -47,14 +47,12 @@ DECLARE
     v_groups uuid[];
     v_oldest bigint[];
     v_are_distinct boolean;
-    -- The age of the last group that was read. A group that is younger may come behind one that was not read.
-    v_end bigint;
-    -- Groups that are younger than a row of theirs says, and their ages: of this round, and of all rounds. A sender that relies on
-    -- the row keeps it, so it is passed over from then on.
+    -- One caller gets the messages in the strict order. Where many send and receive, it is a third of a batch's work to give it to many.
+    v_is_alone CONSTANT boolean := cardinality(p_tops) = 1;
+    v_age bigint;
+    -- Groups that are younger than their rows say, and their ages. A sender that relies on such a row keeps it, so it is passed over.
     v_younger_groups uuid[];
     v_younger_oldest bigint[];
-    v_passed_groups uuid[];
-    v_passed_oldest bigint[];
     v_held tid[];
     v_held_groups uuid[];
     v_held_oldest bigint[];
@@ -133,9 +131,9 @@ BEGIN
         FROM (
             SELECT r.* FROM dialoq.candidates(v_queue_id, v_floor, v_past_top, v_past, v_past_groups, 10::smallint) AS r
             WHERE CASE
-                WHEN v_passed_groups IS NOT NULL AND EXISTS (
-                    SELECT FROM unnest(v_passed_groups, v_passed_oldest) AS p (id, oldest)
-                    WHERE p.id = r.group_id AND p.oldest > r.oldest) THEN false
+                WHEN v_younger_groups IS NOT NULL AND EXISTS (
+                    SELECT FROM unnest(v_younger_groups, v_younger_oldest) AS y (id, oldest)
+                    WHERE y.id = r.group_id AND y.oldest > r.oldest) THEN false
                 ELSE pg_try_advisory_xact_lock(dialoq.group_key(r.group_id))
             END
             LIMIT cardinality(v_items)
@@ -154,11 +152,9 @@ BEGIN
         END IF;
         v_xid := pg_current_xact_id();
         v_top := v_row_tops[1];
-        v_end := CASE WHEN cardinality(v_groups) = cardinality(v_items) THEN v_oldest[cardinality(v_oldest)] ELSE 9223372036854775807 END;
         IF v_row_tops[cardinality(v_row_tops)] > v_top THEN
             v_oldest := v_oldest[:cardinality(array_positions(v_row_tops, v_top))];
             v_groups := v_groups[:cardinality(v_oldest)];
-            v_end := 9223372036854775807;
         END IF;
         IF v_top > v_past_top OR v_oldest[cardinality(v_oldest)] > v_past THEN
             v_past_groups := '{}';
@@ -210,7 +206,7 @@ BEGIN
             RETURN QUERY
             WITH first AS MATERIALIZED (
                 SELECT c.row, c.endpoint_id, c.group_id, c.handle, c.service_id, c.service_contract_id,
-                    m.row AS message, m.next, row_number() OVER (ORDER BY m.first) AS place
+                    m.row AS message, m.next, row_number() OVER () AS place
                 FROM (
                     SELECT g.row, b.oldest, g.id AS group_id, e.*, count(*) OVER (PARTITION BY g.place) AS endpoints
                     FROM unnest(v_rows, v_oldest, v_groups) WITH ORDINALITY AS g (row, oldest, id, place)
@@ -232,7 +228,7 @@ BEGIN
                         LIMIT 2
                     ) AS q
                 ) AS m
-                WHERE c.is_plain AND c.endpoints = 1 AND m.first <= v_end AND (
+                WHERE c.is_plain AND c.endpoints = 1 AND m.row IS NOT NULL AND (NOT v_is_alone OR m.first <= v_oldest[1]) AND (
                     NOT v_asks_each AND NOT EXISTS (SELECT FROM dialoq.queue_message AS n WHERE n.message_type_id IN (1, 2, 3))
                     OR (SELECT f.message_type_id FROM dialoq.first_system(c.endpoint_id) AS f) IS NULL)
             ), gone AS MATERIALIZED (
@@ -275,24 +271,21 @@ BEGIN
             END IF;
             v_is_plain := false;
         END IF;
-        -- The messages that a row names may have been received while a sender relied on the row. The group comes where its oldest
-        -- message is, here or in a later round.
-        SELECT coalesce(array_agg(g.id ORDER BY g.age) FILTER (WHERE NOT g.is_younger), '{}'),
-            coalesce(array_agg(g.oldest ORDER BY g.age) FILTER (WHERE NOT g.is_younger), '{}'),
-            array_agg(g.id) FILTER (WHERE g.is_younger), array_agg(g.age) FILTER (WHERE g.is_younger)
-        INTO v_groups, v_oldest, v_younger_groups, v_younger_oldest
-        FROM (
-            SELECT u.id, u.oldest, coalesce(k.oldest, u.oldest) AS age,
-                coalesce(k.rank_from_top = v_top AND k.oldest > v_end, false) AS is_younger
-            FROM unnest(v_groups, v_oldest) AS u (id, oldest)
-            LEFT JOIN LATERAL dialoq.group_rank(u.id, v_queue_id) AS k ON true
-            OFFSET 0
-        ) AS g;
-        v_passed_groups := v_passed_groups || v_younger_groups;
-        v_passed_oldest := v_passed_oldest || v_younger_oldest;
-        -- The number of messages wanted of each group. Each of its callers gets the messages that the callers before it leave. Other
-        -- groups may come before a younger one, so then a group has one caller.
-        v_most := CASE WHEN cardinality(v_groups) >= cardinality(v_items) OR v_younger_groups IS NOT NULL THEN v_tops ELSE ARRAY(
+        IF v_is_alone THEN
+            -- The messages that a row names may have been received while a sender relied on the row.
+            SELECT k.oldest INTO v_age FROM dialoq.group_rank(v_groups[1], v_queue_id) AS k WHERE k.rank_from_top = v_top;
+            IF v_age > v_oldest[1] THEN
+                DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
+                INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id, generation)
+                VALUES (v_queue_id, v_top, v_age, v_groups[1], v_latest);
+                v_younger_groups := v_younger_groups || v_groups[1];
+                v_younger_oldest := v_younger_oldest || v_age;
+                v_is_plain := 1 = ALL (v_tops) AND NOT v_retains;
+                CONTINUE;
+            END IF;
+        END IF;
+        -- The number of messages wanted of each group. Each of its callers gets the messages that the callers before it leave.
+        v_most := CASE WHEN cardinality(v_groups) >= cardinality(v_items) THEN v_tops ELSE ARRAY(
             SELECT sum(i.top)::bigint FROM unnest(v_tops) WITH ORDINALITY AS i (top, place)
             GROUP BY (i.place - 1) % cardinality(v_groups) ORDER BY (i.place - 1) % cardinality(v_groups)) END;
         LOOP
@@ -380,8 +373,6 @@ BEGIN
             v_wrong := v_wrong || ARRAY(
                 SELECT g.id FROM unnest(v_groups) AS g (id) WHERE NOT g.id = ANY (coalesce(v_seen, '{}')));
         END IF;
-        v_rest_groups := v_rest_groups || v_younger_groups;
-        v_rest_oldest := v_rest_oldest || v_younger_oldest;
         IF v_retains AND v_messages IS NOT NULL THEN
             PERFORM dialoq.retain_received(v_messages);
         END IF;
