@@ -63,7 +63,7 @@
 //!
 //! The API is one for all of them. On PostgreSQL the verbs also work in a transaction that the application has already
 //! (`postgres::Enlisted`). Another feature, `cli`, builds the command `dialoq`: `--features cli,postgres` for a server.
-//! No feature is on by default. A [`Broker`] needs a tokio runtime.
+//! No feature is on by default. A [`Broker`] needs a tokio runtime with network and timers (`enable_all`, as `#[tokio::main]` has).
 //!
 //! # What is what
 //!

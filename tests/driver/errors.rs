@@ -1,11 +1,11 @@
 //! The codes of errors, and whether the failed work happened.
 
-use crate::servers::Store;
+use crate::servers::{Database, Store};
 use crate::stage::{call, error, execute, number, on, refused, rows, sql, url};
 use dialoq::internals::store::SqlStatement;
 use dialoq::internals::store::database::link::{Arg, Driver, Fate};
 use dialoq::internals::store::postgres::PostgresDriver;
-use dialoq::{Code, ErrorKind};
+use dialoq::{Broker, Code, ErrorKind};
 use std::error::Error;
 
 const RAISING: &str = "
@@ -303,4 +303,12 @@ pub(crate) fn an_exhausted_pool_is_60032(store: Store) {
         stage.driver.close().await;
         assert_eq!(error(stage.driver.take().await).code(), Code::STORE_CLOSED);
     });
+}
+
+pub(crate) fn a_runtime_without_timers_is_named(store: Store) {
+    let database = Database::fresh(store);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let error = runtime.block_on(Broker::open(database.url())).unwrap_err();
+    assert_eq!(error.code(), Code::STORE_IO, "{error:?}");
+    assert!(error.message().contains("enable_all"), "{error}");
 }

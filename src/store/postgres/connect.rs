@@ -368,7 +368,16 @@ impl Connector {
         let home = self.home.get_or_init(tokio::runtime::Handle::current);
         match home.spawn(async move { connector.connect_here(on_notification).await }).await {
             Ok(connected) => connected,
-            Err(failure) => Err(Error::closed().caused_by(failure)),
+            Err(failure) if failure.is_cancelled() => Err(Error::closed().caused_by(failure)),
+            Err(failure) => Err(Error::new(
+                Code::STORE_IO,
+                format!(
+                    "{} cannot be reached: connecting panicked; open the broker in a tokio runtime with network and timers \
+                     (`enable_all`)",
+                    self.label
+                ),
+            )
+            .caused_by(failure)),
         }
     }
 
