@@ -123,7 +123,8 @@ impl Broker {
     /// Those of the store.
     pub async fn doctor_after(&self, patience: Duration) -> Result<Vec<Finding>> {
         let now = self.clock().now();
-        let before = now.0.saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX));
+        // Nothing is older than 1970, and PostgreSQL has no time before the year -4713.
+        let before = now.0.saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX)).max(0);
         let texts = &self.shared_store().texts().doctor;
         let mut findings = Vec::new();
         if !self.catalog().settings.is_broker_enabled {

@@ -277,17 +277,9 @@ impl Broker {
         if waiting == 0 {
             reasons.notes(ReasonKind::Empty, "the queue is empty", "");
             let running = queue.readers_running.unwrap_or(0);
-            match queue.monitors.len() {
-                0 => {}
-                1 => reasons.notes(
-                    ReasonKind::Readers,
-                    format!("1 process activates it; readers running: {running}"),
-                    "",
-                ),
-                processes => {
-                    let what = format!("{processes} processes activate it; readers running: {running}");
-                    reasons.notes(ReasonKind::Readers, what, "");
-                }
+            if !queue.monitors.is_empty() {
+                let what = format!("{}; readers running: {running}", activators(queue));
+                reasons.notes(ReasonKind::Readers, what, "");
             }
         } else if waiting == quarantined {
             reasons.notes(ReasonKind::Empty, "all its messages are quarantined or pause", "");
@@ -318,11 +310,25 @@ impl Broker {
         let running = queue.readers_running.unwrap_or(0);
         let word = shell_word(&queue.name);
         let procedure = queue.activation_procedure.as_deref().filter(|_| queue.is_activation_enabled);
-        match (running, queue.max_queue_readers.filter(|_| procedure.is_some())) {
+        // A program activates it, and the queue has no clause.
+        let is_by_program = queue.activation_procedure.is_none() && !queue.monitors.is_empty();
+        let most = match is_by_program {
+            true => queue.monitors.iter().map(|monitor| monitor.max_queue_readers).max(),
+            false => queue.max_queue_readers.filter(|_| procedure.is_some()),
+        };
+        match (running, most) {
             (running, Some(most)) if running >= most && most > 0 => reasons.notes(
                 ReasonKind::ReadersBusy,
                 format!("all {most} readers that may run are running"),
-                "if they do not keep up, raise MAX_QUEUE_READERS",
+                match is_by_program {
+                    true => "if they do not keep up, let the program that activates it run more",
+                    false => "if they do not keep up, raise MAX_QUEUE_READERS",
+                },
+            ),
+            (0, _) if waits == 0 && is_by_program => reasons.notes(
+                ReasonKind::Readers,
+                format!("{}, and no reader runs", activators(queue)),
+                "a reader that is stopping may hold the place of the next one until it has done what it has in hand",
             ),
             (0, _) if waits == 0 => match procedure {
                 Some(procedure) => reasons.blocks(
@@ -695,6 +701,14 @@ fn work_reasons(queue: &WorkQueueStatus, has_limits: bool, reasons: &mut Reasons
                 "",
             );
         }
+    }
+}
+
+/// The processes that activate a queue.
+fn activators(queue: &QueueStatus) -> String {
+    match queue.monitors.len() {
+        1 => "1 process activates it".to_owned(),
+        processes => format!("{processes} processes activate it"),
     }
 }
 

@@ -49,6 +49,30 @@ fn a_program_is_run_for_every_message_until_ctrl_c() {
     assert!(shop.bodies("checkout").iter().all(|body| body == "<ok/>"));
 }
 
+/// `activate --json | head -1` ended with success, and messages stayed.
+#[test]
+fn activation_goes_on_if_the_reader_of_its_events_goes() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let script = "cat >> seen; echo >> seen";
+    let arguments =
+        ["--json", "activate", "orders", "--exec", "sh", "--raw-body", "--idle-wait", "1ms", "--", "-c", script];
+    let mut running = shop.start(&arguments);
+    event(&mut running, "waiting");
+    drop(running.output.take());
+    for number in 1..=3 {
+        shop.order(&["a"]);
+        while std::fs::read_to_string(shop.path("seen")).unwrap_or_default().lines().count() < number {
+            assert!(running.is_running(), "it ended");
+            std::thread::yield_now();
+        }
+    }
+    while !running.error_line().contains(r#""event":"output_gone""#) {}
+    while !running.error_line().contains(r#""event":"ended""#) {}
+    running.interrupt();
+    assert_eq!(running.end().0, Some(130));
+}
+
 #[test]
 fn a_clause_that_is_off_is_named_and_starts_readers_when_it_is_turned_on() {
     let _limit = crate::limit();

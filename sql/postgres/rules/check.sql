@@ -88,7 +88,7 @@ BEGIN
             upper(current_setting('transaction_isolation'))));
     END IF;
     IF current_setting('transaction_read_only') = 'on' THEN
-        RAISE EXCEPTION 'the transaction only reads' USING ERRCODE = 'read_only_sql_transaction';
+        RAISE EXCEPTION 'the transaction only reads' USING ERRCODE = 'read_only_sql_transaction', DETAIL = 'dialoq 60014';
     END IF;
 END $$;
 

@@ -24,6 +24,8 @@ pub(super) struct Report<'a> {
     /// The messages of readers that have gone.
     of_gone: u64,
     is_off: bool,
+    /// The reader of the events has gone, so they go to standard error: who stops reading does not stop the work.
+    is_output_gone: bool,
     /// The counts that were printed last, and when.
     printed: (Counts, Instant),
 }
@@ -48,6 +50,7 @@ impl<'a> Report<'a> {
             counts: Counts::default(),
             of_gone: 0,
             is_off: false,
+            is_output_gone: false,
             printed: (Counts::default(), Instant::now()),
         }
     }
@@ -179,13 +182,21 @@ impl<'a> Report<'a> {
         format!("{} done, {} rolled back", counted(self.counts.messages, "message"), self.counts.rolled_back)
     }
 
-    fn say(&self, event: Value, text: &str) -> Result<(), Failure> {
-        match self.output.json {
-            true => self.output.json(&event),
-            false => {
-                self.note(text);
-                Ok(())
+    fn say(&mut self, event: Value, text: &str) -> Result<(), Failure> {
+        if !self.output.json {
+            self.note(text);
+            return Ok(());
+        }
+        if !self.is_output_gone {
+            match self.output.json(&event) {
+                Err(Failure::BrokenPipe) => {
+                    self.is_output_gone = true;
+                    self.output.note(r#"{"event":"output_gone"}"#);
+                }
+                said => return said,
             }
         }
+        self.output.note(&event.to_string());
+        Ok(())
     }
 }

@@ -22,8 +22,8 @@ use std::time::Duration;
 /// Send messages, on a new dialog or on a conversation that is open.
 ///
 /// Bodies come from the arguments (as UTF-8 text), from files (as they are), or, if there are neither, from standard
-/// input: one JSON object per line with `body` (a string is sent as its text, any other value as its JSON text) or
-/// `body_base64`, and optionally `type`, `conversation` (a handle) and `end` (true ends the conversation after the
+/// input: one JSON object per line with `body` (a string is sent as its text, null as no body, any other value as its JSON
+/// text) or `body_base64`, and optionally `type`, `conversation` (a handle) and `end` (true ends the conversation after the
 /// message). Lines are committed many at a time, in order.
 ///
 /// At the first message that is refused, everything before it is sent and nothing from it on; --keep-going reports it
