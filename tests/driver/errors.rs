@@ -5,7 +5,7 @@ use crate::stage::{call, error, execute, number, on, refused, rows, sql, url};
 use dialoq::internals::store::SqlStatement;
 use dialoq::internals::store::database::link::{Arg, Driver, Fate};
 use dialoq::internals::store::postgres::PostgresDriver;
-use dialoq::{Broker, Code, ErrorKind};
+use dialoq::{Act, Broker, Code, ErrorKind};
 use std::error::Error;
 
 const RAISING: &str = "
@@ -311,4 +311,34 @@ pub(crate) fn a_runtime_without_timers_is_named(store: Store) {
     let error = runtime.block_on(Broker::open(database.url())).unwrap_err();
     assert_eq!(error.code(), Code::STORE_IO, "{error:?}");
     assert!(error.message().contains("enable_all"), "{error}");
+}
+
+pub(crate) fn a_broker_whose_runtime_has_ended_says_so(store: Store) {
+    let database = Database::fresh(store);
+    let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let home = runtime();
+    let broker = home.block_on(async {
+        let broker = Broker::open(database.url()).await.unwrap();
+        let definitions = "CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT]); CREATE WORK QUEUE w";
+        broker.execute(definitions).await.unwrap();
+        broker
+    });
+    drop(home);
+    runtime().block_on(async {
+        for _ in 0..2 {
+            let answers = [
+                broker.begin_dialog("s", "s").await.map(drop),
+                broker.push_job("w", "x").await.map(drop),
+                broker.take_jobs("w").await.map(drop),
+                broker.receive("q").await.map(drop),
+                broker.begin().await.map(drop),
+            ];
+            for answer in answers {
+                let error = answer.unwrap_err();
+                assert_eq!(error.code(), Code::STORE_CLOSED, "{error:?}");
+                assert!(error.message().contains("runtime"), "{error}");
+            }
+        }
+        assert!(broker.failed().await.message().contains("runtime"));
+    });
 }

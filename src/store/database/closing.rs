@@ -1,9 +1,9 @@
 //! Counts work that is under way, so that closing can wait for it.
 
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -21,6 +21,7 @@ pub(super) struct OpenWork(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     is_closed: AtomicBool,
+    has_lost_runtime: AtomicBool,
     under_way: AtomicUsize,
     done: Notify,
 }
@@ -108,14 +109,26 @@ impl Endings {
     }
 }
 
+/// Held by a task of the store: tasks go with their runtime. Batches are tasks, and their callers waited for ever.
+pub(super) struct RuntimeWatch(pub(super) Weak<super::Database>);
+
+impl Drop for RuntimeWatch {
+    fn drop(&mut self) {
+        if let Some(database) = self.0.upgrade() {
+            database.open_work.0.has_lost_runtime.store(true, SeqCst);
+            database.board.wake_all();
+        }
+    }
+}
+
 impl OpenWork {
     /// Accepts work.
     ///
     /// # Errors
-    /// 60016 once the store is closed.
+    /// 60016 once the store is closed, or the runtime of its tasks has ended.
     pub(super) fn enter(&self) -> Result<Work> {
         let work = self.begin();
-        if self.0.is_closed.load(SeqCst) { Err(Error::closed()) } else { Ok(work) }
+        self.check().map(|()| work)
     }
 
     /// Begins work that a caller has left behind: a rollback, or jobs that go back. A store that closes does it too.
@@ -125,7 +138,16 @@ impl OpenWork {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        if self.0.is_closed.load(SeqCst) { Err(Error::closed()) } else { Ok(()) }
+        if self.0.is_closed.load(SeqCst) {
+            Err(Error::closed())
+        } else if self.0.has_lost_runtime.load(SeqCst) {
+            Err(Error::new(
+                Code::STORE_CLOSED,
+                "the tokio runtime in which the broker was opened has ended; open the broker in one that runs as long as the program",
+            ))
+        } else {
+            Ok(())
+        }
     }
 
     /// Accepts no more work and waits for the work under way.

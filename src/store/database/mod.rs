@@ -231,6 +231,7 @@ impl DatabaseStore {
             tokio::spawn(database.clone().publish_monitors()),
             tokio::spawn(database.clone().announce_lost_answers()),
             tokio::spawn(database.clone().maintain()),
+            tokio::spawn(watch_runtime(closing::RuntimeWatch(Arc::downgrade(&database)))),
         ];
         let listening = listener.map(|listener| tokio::spawn(database.clone().listen_to_peers(listener)));
         if options.does_overdue_work {
@@ -317,6 +318,10 @@ impl Drop for DatabaseStore {
         }
         self.database.outbox.close();
     }
+}
+
+async fn watch_runtime(_watch: closing::RuntimeWatch) {
+    std::future::pending().await
 }
 
 /// 60018: a task of the store ended without an answer.
