@@ -342,3 +342,15 @@ pub(crate) fn a_broker_whose_runtime_has_ended_says_so(store: Store) {
         assert!(broker.failed().await.message().contains("runtime"));
     });
 }
+
+pub(crate) fn a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_number(store: Store) {
+    crate::enlisting::on(store, |_, client, _| async move {
+        for verb in ["receive('server')", "receive_batch('server', ARRAY[1, 1])", "take_jobs('none')"] {
+            client.batch_execute("BEGIN READ ONLY").await.unwrap();
+            let refusal = client.query(&format!("SELECT FROM dialoq.{verb}"), &[]).await.unwrap_err();
+            let server = refusal.as_db_error().expect("the server refuses it");
+            assert_eq!((server.code().code(), server.detail()), ("25006", Some("dialoq 60014")), "{verb}: {server}");
+            client.batch_execute("ROLLBACK").await.unwrap();
+        }
+    });
+}
