@@ -5,7 +5,7 @@ use crate::stage::{FIVE_SECONDS, Stage, ended, failed, row, soon, until};
 use dialoq::Act;
 use dialoq::activation::{Mode, Program, ReaderEvent, ReaderEvents, Readers};
 use dialoq::protocol::Message;
-use std::os::unix::fs::PermissionsExt;
+use dialoq_test_support::program::write_program;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -146,8 +146,7 @@ staged!(a_start_that_fails_is_tried_each_five_seconds_and_disables_nothing, asyn
     for mode in [Mode::Message, Mode::Stream] {
         let (stage, log, shell) = (Stage::new(store).await, Log::new(), Log::new());
         // It may be run, but the system cannot: its interpreter is missing.
-        std::fs::write(&shell.path, "#!/nowhere/to/be/found\n").unwrap();
-        std::fs::set_permissions(&shell.path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&shell.path, "#!/nowhere/to/be/found\n");
         let text = r#"read -r line; echo "$line" >> "$0"; [ -z "$1" ] || echo '{"commit": true}'; cat"#;
         let stream = if mode == Mode::Stream { "stream" } else { "" };
         let program = Program::new(&shell.path).args(["-c", text]).args([log.path.as_os_str(), stream.as_ref()]);

@@ -1,6 +1,8 @@
 //! `dialoq work`
 
 use crate::shop::{Shop, text};
+#[cfg(unix)]
+use dialoq_test_support::program::write_program;
 use serde_json::Value;
 
 /// A shop with the work queue `emails` and so many jobs.
@@ -302,8 +304,7 @@ fn a_worker_whose_store_has_failed_ends_although_a_program_cannot_be_started() {
     let shop = emails("", 1);
     let (fifo, program) = (shop.path("gone"), shop.path("program"));
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    std::fs::write(&program, "#!/bin/sh\nexec cat gone\n").unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&program, "#!/bin/sh\nexec cat gone\n");
     let mut running = shop.start(&["work", "run", "emails", "--readers", "2", "--exec", "./program"]);
     // Opened once the program reads it.
     let to_program = std::fs::File::create(&fifo).unwrap();
@@ -323,17 +324,11 @@ fn a_program_that_cannot_be_started_yet_costs_its_job_no_attempt() {
     let _limit = crate::limit();
     let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
     let program = shop.path("program");
-    let write = |first: &str| {
-        // In one step: no start may meet half of it.
-        std::fs::write(shop.path("new"), format!("{first}\n")).unwrap();
-        std::fs::set_permissions(shop.path("new"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        std::fs::rename(shop.path("new"), &program).unwrap();
-    };
-    write("#!/no/such/interpreter");
+    write_program(&program, "#!/no/such/interpreter\n");
     let mut running = shop.start(&["--json", "work", "run", "emails", "--exec", program.to_str().unwrap()]);
     assert!(running.line().contains("waiting"));
     while shop.json(&["--json", "work", "show", "1"])[0]["state"] != "taken" {}
-    write("#!/bin/sh");
+    write_program(&program, "#!/bin/sh\n");
     while shop.json(&["--json", "work", "show", "1"])[0]["finished_as"] != "done" {}
     running.interrupt();
     let (code, error) = running.end();
@@ -347,8 +342,7 @@ fn a_program_that_cannot_be_started_yet_costs_its_job_no_attempt() {
 fn a_worker_that_ends_before_its_program_could_be_started_costs_its_job_no_attempt() {
     let _limit = crate::limit();
     let shop = emails("WITH MAX_ATTEMPTS = 1; CREATE WORK QUEUE others", 1);
-    std::fs::write(shop.path("program"), "#!/no/such/interpreter\n").unwrap();
-    std::fs::set_permissions(shop.path("program"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_program(&shop.path("program"), "#!/no/such/interpreter\n");
     let stops = |activated: &[&str]| {
         let mut running = shop.start(&[&["work", "run", "emails", "--exec", "./program"], activated].concat());
         while !running.error_line().contains("not started") {}

@@ -2,4 +2,5 @@
 //! it.
 
 pub mod limit;
+pub mod program;
 pub mod seeds;
