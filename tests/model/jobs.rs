@@ -285,6 +285,7 @@ struct Pair {
     tx: Tx,
     /// It has pushed or reported.
     has_changed: bool,
+    has_failed: bool,
 }
 
 struct Run {
@@ -372,6 +373,11 @@ fn loosened(store: Store, step: &Step) -> Step {
         let is_take = |op: &Op| matches!(op, Op::Take { .. });
         let begins_with_take = ops.first().is_some_and(is_take);
         ops.retain(|op| is_take(op) == begins_with_take);
+        // What the unit has failed is dead at once on a server, in the core with the commit: docs/semantics.md, transactions.
+        if let Some(failed) = ops.iter().position(|op| matches!(op, Op::Fail(..))) {
+            let later = ops.split_off(failed);
+            ops.extend(later.into_iter().filter(|op| !matches!(op, Op::Redrive(_))));
+        }
     }
     if LOOSE_CANCELS.contains(&store) {
         match &mut step {
@@ -401,6 +407,7 @@ impl Run {
                         savepoint: None,
                         tx,
                         has_changed: false,
+                        has_failed: false,
                     });
                 }
             }
@@ -484,12 +491,20 @@ impl Run {
     }
 
     async fn op(&mut self, place: usize, op: &Op) -> Result<(), String> {
+        // As in a unit: see `loosened`.
+        if self.database.store().is_server()
+            && matches!(op, Op::Redrive(_))
+            && self.sessions.get(place).and_then(Option::as_ref).is_some_and(|pair| pair.has_failed)
+        {
+            return Ok(());
+        }
         self.numbers += 1;
         let (model_verb, verb) = (self.model_known.verb(op, self.numbers), self.known.verb(op, self.numbers));
         let now = self.clock.now();
         let (model, store) = match self.sessions.get_mut(place).and_then(Option::as_mut) {
             Some(pair) => {
                 pair.has_changed |= !matches!(op, Op::Take { .. });
+                pair.has_failed |= matches!(op, Op::Fail(..));
                 let model = self.model.execute(&mut pair.model, model_verb, now).transpose();
                 (model.expect("no verb of a work queue waits"), pair.tx.perform(verb).await)
             }
