@@ -180,7 +180,7 @@ fn bytes_of(body: &RawValue, encoding: Option<Utf16>) -> Result<Option<Vec<u8>>>
     match body.get() {
         "null" => Ok(None),
         text if text.starts_with('"') => {
-            let text: String = serde_json::from_str(text).map_err(|error| bad_line(error.to_string()))?;
+            let text: String = serde_json::from_str(text).map_err(|error| bad_line(fault(&error)))?;
             Ok(Some(encoding.map_or_else(|| text.as_bytes().to_vec(), |encoding| encoding.encode(&text))))
         }
         _ if encoding.is_some() => Err(bad_line("body_encoding goes with a body that is a string".into())),
@@ -194,11 +194,14 @@ fn bytes_of(body: &RawValue, encoding: Option<Utf16>) -> Result<Option<Vec<u8>>>
 /// The fault.
 pub fn object<'l, T: Deserialize<'l>>(json: &'l str) -> Result<T, String> {
     match json.trim_start_matches([' ', '\t', '\r', '\n']) {
-        text if text.is_empty() || text.starts_with('{') => {
-            serde_json::from_str(json).map_err(|error| error.to_string())
-        }
+        text if text.is_empty() || text.starts_with('{') => serde_json::from_str(json).map_err(|error| fault(&error)),
         _ => Err("it is no JSON object".to_owned()),
     }
+}
+
+/// What is wrong with a text of one line. Its own line is always the first; the reader is given the line of the input.
+fn fault(error: &serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column ", " at column ")
 }
 
 /// Reads a conversation handle.
