@@ -26,9 +26,7 @@ impl Error {
     pub(crate) fn lease_lost(job: impl Display, token: u64, why: impl Display) -> Self {
         Self::new(
             Code::LEASE_LOST,
-            format!(
-                "job {job} is no longer held with token {token}: {why}; drop what was done for it, or take it again"
-            ),
+            format!("job {job} is not held with token {token}: {why}; drop what was done for it, or take it again"),
         )
     }
 

@@ -95,7 +95,7 @@ BEGIN
             SET @text = CONCAT(N'job ', @job_id, N' is not held with token ', @token, N': no reader has taken it yet');
         ELSE
             SET @text = CONCAT(N'the taking of job ', @job_id, N' with token ', @token,
-                N' is over: another attempt has begun since');
+                N' is over, or never was: the latest has another');
         THROW 60042, @text, 1;
     END
     IF @state <> 2

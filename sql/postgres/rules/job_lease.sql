@@ -198,7 +198,7 @@ BEGIN
     ELSIF j.token IS DISTINCT FROM p_token AND j.token = 0 THEN
         PERFORM dialoq.fail(60042, format('job %s is not held with token %s: no reader has taken it yet', p_job_id, p_token));
     ELSIF j.token IS DISTINCT FROM p_token THEN
-        PERFORM dialoq.fail(60042, format('the taking of job %s with token %s is over: another attempt has begun since',
+        PERFORM dialoq.fail(60042, format('the taking of job %s with token %s is over, or never was: the latest has another',
             p_job_id, p_token));
     ELSIF j.state <> 2 THEN
         PERFORM dialoq.fail(60041, format('job %s is not taken: its attempt was reported, or has failed', p_job_id));

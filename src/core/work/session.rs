@@ -119,7 +119,7 @@ impl Core {
             return Err(Error::job_never_taken(taken.job, taken.token));
         }
         if job.token != taken.token {
-            return Err(Error::lease_lost(taken.job, taken.token, "another attempt has begun since"));
+            return Err(Error::lease_lost(taken.job, taken.token, "its latest taking has another token"));
         }
         if job.state != JobState::Taken || job.is_reported {
             return Err(Error::job_not_taken(taken.job));
