@@ -58,7 +58,7 @@ impl Broker {
     /// The servers' own parameters are in `docs/servers.md` and `docs/sqlserver.md`.
     ///
     /// A broker on a server works in the tokio runtime in which it was opened. Once that has ended, later calls from other runtimes
-    /// get 60016, and those under way may get no answer; so tests that share a broker share a runtime too.
+    /// get 60016, and those under way 60016 or 60031; so tests that share a broker share a runtime too.
     ///
     /// # Errors
     /// 60019 the URL is not understood, 60010 another process owns the file and this one cannot

@@ -343,6 +343,52 @@ pub(crate) fn a_broker_whose_runtime_has_ended_says_so(store: Store) {
     });
 }
 
+pub(crate) fn calls_under_way_as_the_runtime_ends_get_an_answer(store: Store) {
+    let database = Database::fresh(store);
+    let home = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (broker, handle) = home.block_on(async {
+        let broker = Broker::open(database.url()).await.unwrap();
+        let definitions = "CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT]); CREATE WORK QUEUE w";
+        broker.execute(definitions).await.unwrap();
+        let handle = broker.begin_dialog("s", "s").await.unwrap();
+        (broker, handle)
+    });
+    // Its only thread is kept, so that no batch goes on.
+    let (keep, kept) = std::sync::mpsc::channel::<()>();
+    let (say, is_kept) = std::sync::mpsc::channel();
+    home.spawn(async move {
+        say.send(()).unwrap();
+        let _ = kept.recv();
+    });
+    is_kept.recv().unwrap();
+    let callers = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    callers.block_on(async {
+        let mut calls = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let of = || broker.clone();
+            let (sender, beginner, pusher, taker, receiver, user) = (of(), of(), of(), of(), of(), of());
+            calls.spawn(async move { sender.send(handle, "DEFAULT", "x").await.map(drop) });
+            calls.spawn(async move { beginner.begin_dialog("s", "s").await.map(drop) });
+            calls.spawn(async move { pusher.push_job("w", "x").await.map(drop) });
+            calls.spawn(async move { taker.take_jobs("w").await.map(drop) });
+            calls.spawn(async move { receiver.receive("q").await.map(drop) });
+            calls.spawn(async move { user.begin().await?.receive("q").wait_forever().await.map(drop) });
+        }
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        home.shutdown_background();
+        drop(keep);
+        let mut unknown = 0;
+        while let Some(answer) = calls.join_next().await {
+            let Err(error) = answer.unwrap() else { continue };
+            assert!([Code::STORE_CLOSED, Code::COMMIT_UNKNOWN].contains(&error.code()), "{error:?}");
+            unknown += usize::from(error.code() == Code::COMMIT_UNKNOWN && error.message().contains("runtime"));
+        }
+        assert!(unknown > 8, "{unknown}");
+    });
+}
+
 pub(crate) fn a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_number(store: Store) {
     crate::enlisting::on(store, |_, client, _| async move {
         for verb in ["receive('server')", "receive_batch('server', ARRAY[1, 1])", "take_jobs('none')"] {

@@ -72,7 +72,8 @@ fn main() -> ExitCode {
         Postgres errors: numbers_of_ours_come_through the_users_own_sql_is_60022 deadlocks_are_1205 a_failed_transaction_is_not_committed
             savepoints_keep_earlier_work a_missing_schema_is_60035 a_function_replaced_under_its_call_is_1205
             logins_are_60034 a_server_that_is_not_there_is_60030 a_runtime_without_timers_is_named
-            a_broker_whose_runtime_has_ended_says_so a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_number
+            a_broker_whose_runtime_has_ended_says_so calls_under_way_as_the_runtime_ends_get_an_answer
+            a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_number
             a_constraint_put_off_fails_the_commit an_exhausted_pool_is_60032
             a_verb_stopped_by_a_limit_may_be_tried_again codes_do_not_depend_on_the_language_of_the_server;
         Postgres leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinError;
 use tokio::time::Instant;
 
 /// The longest wait of a close. Work may wait for the lock of a transaction that never ends.
@@ -116,8 +117,38 @@ impl Drop for RuntimeWatch {
     fn drop(&mut self) {
         if let Some(database) = self.0.upgrade() {
             database.open_work.0.has_lost_runtime.store(true, SeqCst);
+            database.drop_waiting_items();
             database.board.wake_all();
         }
+    }
+}
+
+impl super::Database {
+    /// Waits for the answer of a batch, which the item must have been added to before: if the runtime of the batches has ended since, or
+    /// ends now, the item is dropped.
+    pub(super) async fn await_answer<T>(&self, answered: oneshot::Receiver<Result<T>>) -> Result<T> {
+        if self.open_work.has_lost_runtime() {
+            return Err(self.open_work.lost_answer());
+        }
+        answered.await.unwrap_or_else(|_| Err(self.open_work.lost_answer()))
+    }
+
+    /// 60018: a task of the store ended without an answer.
+    pub(super) fn cut_short(&self, failure: JoinError) -> Error {
+        if failure.is_cancelled() {
+            return self.open_work.lost_answer();
+        }
+        Error::new(Code::STORE_IO, "work on the store was cut short").caused_by(failure)
+    }
+
+    /// Drops the items that wait for a batch, so that their callers get an answer.
+    fn drop_waiting_items(&self) {
+        self.sends.drop_waiting();
+        self.begins.drop_waiting();
+        self.ends.drop_waiting();
+        self.receives.drop_waiting();
+        self.jobs.drop_waiting();
+        self.claim_sessions.drop_waiting();
     }
 }
 
@@ -140,7 +171,7 @@ impl OpenWork {
     pub(super) fn check(&self) -> Result<()> {
         if self.0.is_closed.load(SeqCst) {
             Err(Error::closed())
-        } else if self.0.has_lost_runtime.load(SeqCst) {
+        } else if self.has_lost_runtime() {
             Err(Error::new(
                 Code::STORE_CLOSED,
                 "the tokio runtime in which the broker was opened has ended; open the broker in one that runs as long as the program",
@@ -148,6 +179,22 @@ impl OpenWork {
         } else {
             Ok(())
         }
+    }
+
+    fn has_lost_runtime(&self) -> bool {
+        self.0.has_lost_runtime.load(SeqCst)
+    }
+
+    /// 60016, or 60031 if the runtime of the store's tasks has ended: the answer to a call under way whose task or batch is gone.
+    pub(super) fn lost_answer(&self) -> Error {
+        if !self.has_lost_runtime() {
+            return Error::closed();
+        }
+        Error::new(
+            Code::COMMIT_UNKNOWN,
+            "the tokio runtime in which the broker was opened has ended during the call, so the work may have happened or not; check, and \
+             open the broker in a runtime that runs as long as the program",
+        )
     }
 
     /// Accepts no more work and waits for the work under way.

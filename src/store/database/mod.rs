@@ -324,14 +324,6 @@ async fn watch_runtime(_watch: closing::RuntimeWatch) {
     std::future::pending().await
 }
 
-/// 60018: a task of the store ended without an answer.
-fn cut_short(failure: tokio::task::JoinError) -> Error {
-    if failure.is_cancelled() {
-        return Error::closed();
-    }
-    Error::new(Code::STORE_IO, "work on the store was cut short").caused_by(failure)
-}
-
 impl Store for DatabaseStore {
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {

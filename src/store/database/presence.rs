@@ -353,7 +353,7 @@ impl Database {
     async fn publish_in_task(self: &Arc<Self>) -> Result<()> {
         let database = self.clone();
         let done = self.runtime.spawn(async move { database.publish().await });
-        done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
+        done.await.unwrap_or_else(|failure| Err(self.cut_short(failure)))
     }
 
     /// Writes the rows that have changed. Waits for one row that another session holds, not for more.
@@ -430,7 +430,7 @@ impl Database {
     ) -> Result<Option<ReaderSlot>> {
         let database = self.clone();
         let done = self.runtime.spawn(async move { database.take_slot_now(queue_id, max_queue_readers).await });
-        done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
+        done.await.unwrap_or_else(|failure| Err(self.cut_short(failure)))
     }
 
     async fn take_slot_now(self: Arc<Self>, queue_id: i32, max_queue_readers: u16) -> Result<Option<ReaderSlot>> {

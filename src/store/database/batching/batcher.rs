@@ -417,6 +417,13 @@ impl<I: Item> Batcher<I> {
         batch
     }
 
+    /// Drops the items that wait: no batch will take them.
+    pub(in crate::store::database) fn drop_waiting(&self) {
+        // Not under the lock: an item may do work as it is dropped.
+        let items = std::mem::take(&mut self.gathered().items);
+        drop(items);
+    }
+
     /// The items that wait or are under way.
     pub(in crate::store::database) fn items(&self) -> usize {
         self.gathered().known()

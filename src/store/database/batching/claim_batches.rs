@@ -121,6 +121,11 @@ impl ClaimSessions {
         self.all[place].batcher.hangs(HANGING)
     }
 
+    /// Drops the requests that wait: no batch will take them.
+    pub(in crate::store::database) fn drop_waiting(&self) {
+        self.all.iter().for_each(|session| session.batcher.drop_waiting());
+    }
+
     fn are_idle(&self) -> bool {
         self.all.iter().all(|session| session.batcher.is_idle())
     }
@@ -257,7 +262,7 @@ impl Database {
         claim.shared.note_claim(true);
         let held = claim.end();
         self.ask_session(held.place, Request::Commit { held, answer });
-        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+        self.await_answer(answered).await
     }
 
     /// Releases a claim. It is released in any case, once its session goes on.
@@ -270,7 +275,7 @@ impl Database {
         self.ask_session(held.place, Request::Release { held, answer: Some(answer) });
         loop {
             match timeout(LOOKS, &mut answered).await {
-                Ok(answered) => return answered.unwrap_or_else(|_| Err(Error::closed())),
+                Ok(answered) => return answered.unwrap_or_else(|_| Err(self.open_work.lost_answer())),
                 Err(_) if self.claim_sessions.hangs(held.place) => return Err(silent()),
                 Err(_) => {}
             }

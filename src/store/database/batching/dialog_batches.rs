@@ -149,7 +149,7 @@ impl Database {
                 });
             }
         }
-        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+        self.await_answer(answered).await
     }
 
     fn spawn_dialogs(self: &Arc<Self>, kind: Kind, batch: Vec<Asked>) {

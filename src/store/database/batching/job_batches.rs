@@ -162,6 +162,11 @@ impl JobBatches {
         batcher
     }
 
+    /// Drops what waits in each batcher: no batch will take it.
+    pub(in crate::store::database) fn drop_waiting(&self) {
+        self.batchers.iter().for_each(|verb_batcher| verb_batcher.batcher.drop_waiting());
+    }
+
     fn verb_batcher(&self, key: BatchKey) -> Arc<VerbBatcher> {
         if let Some(found) = self.batchers.get(&key) {
             return found.clone();
@@ -266,7 +271,7 @@ impl Database {
                 });
             }
         }
-        Ok(answered.await.unwrap_or_else(|_| Err(Error::closed()))?.take())
+        Ok(self.await_answer(answered).await?.take())
     }
 
     /// Whether takes of this work queue come one after the other.

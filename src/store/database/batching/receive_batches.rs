@@ -214,6 +214,11 @@ impl Receives {
         self.queues.entry(folded_name.to_owned()).or_insert_with(made).clone()
     }
 
+    /// Drops what waits in each queue: no batch will take it.
+    pub(in crate::store::database) fn drop_waiting(&self) {
+        self.queues.iter().for_each(|queue| queue.batcher.drop_waiting());
+    }
+
     /// Removes the entry of a queue that does not exist, so that names chosen by callers take no room.
     fn forget(&self, queue: &Queue) {
         self.queues.remove(&queue.folded_name);
@@ -233,7 +238,7 @@ impl Database {
         let (answer, answered) = oneshot::channel();
         let receiving = Receiving { top, answer, _work: work };
         self.spawn_receives(&queue, queue.batcher.add(receiving));
-        let given = answered.await.unwrap_or_else(|_| Err(Error::closed()))?;
+        let given = self.await_answer(answered).await?;
         Ok(Outcome::Received(given.take()))
     }
 

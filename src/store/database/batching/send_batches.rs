@@ -71,7 +71,7 @@ impl Database {
         let (answer, answered) = oneshot::channel();
         let sending = Sending { handle: handles[0], message_type, body, trace, context, answer, _work: work };
         self.spawn_sends(self.sends.add(sending));
-        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+        self.await_answer(answered).await
     }
 
     fn spawn_sends(self: &Arc<Self>, batch: Vec<Sending>) {

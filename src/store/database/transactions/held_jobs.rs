@@ -3,7 +3,7 @@
 //! A short transaction on another connection takes them (`claim_jobs`), so that the attempt counts although this one is
 //! rolled back or its process dies. The commit completes those that the transaction has not reported itself.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::protocol::work::{Job, TakenJob, WorkVerb};
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
@@ -233,7 +233,7 @@ impl Database {
                 database.give_back_jobs(Release::unseen(claimant.holder, claimant.last_token)).await;
             }
         });
-        jobs.await.map_err(|_| Error::closed())?
+        self.await_answer(jobs).await
     }
 
     /// Takes jobs for a transaction in a call of its own.

@@ -671,7 +671,7 @@ impl DatabaseTx {
         }));
         match (&mut running.0).await {
             Ok(done) => done,
-            Err(failure) => Err(crate::store::database::cut_short(failure)),
+            Err(failure) => Err(self.database.cut_short(failure)),
         }
     }
 }

@@ -148,7 +148,7 @@ impl Database {
     {
         match self.runtime.spawn(work(self.clone())).await {
             Ok(done) => done,
-            Err(failure) => Err(crate::store::database::cut_short(failure)),
+            Err(failure) => Err(self.cut_short(failure)),
         }
     }
 
