@@ -78,6 +78,7 @@ pub(crate) struct Pair {
     /// What it has sent on: an END says in which state it was.
     has_sent_on: HashSet<ConversationHandle>,
     has_ended: bool,
+    has_moved: bool,
     /// It has given a conversation another level.
     has_new_level: bool,
 }
@@ -196,8 +197,10 @@ impl Run {
             if matches!(op, Op::Receive { .. } | Op::GetGroup { .. }) && own.is_some_and(|pair| pair.has_new_level) {
                 return true;
             }
-            // A group is gone at once with the last conversation that the transaction has ended.
-            if matches!(op, Op::Dialog { group: Some(_), .. }) && own.is_some_and(|pair| pair.has_ended) {
+            // A group is gone at once with the last conversation that the transaction has ended or moved away.
+            if matches!(op, Op::Dialog { group: Some(_), .. })
+                && own.is_some_and(|pair| pair.has_ended || pair.has_moved)
+            {
                 return true;
             }
             // Conversations of a group are received in the order of their handles, and a server names targets by chance.
@@ -277,6 +280,7 @@ impl Run {
                         is_done_with: HashSet::new(),
                         has_sent_on: HashSet::new(),
                         has_ended: false,
+                        has_moved: false,
                         has_new_level: false,
                     });
                 }
@@ -460,6 +464,7 @@ impl Run {
                 pair.is_done_with.extend(&named);
             }
             pair.has_ended |= matches!(op, Op::End { .. });
+            pair.has_moved |= matches!(op, Op::Move { .. });
             pair.has_new_level |= matches!(op, Op::Reprioritise { .. });
             if matches!(op, Op::Send { .. } | Op::SendEach(_)) {
                 pair.has_sent_on.extend(&named);

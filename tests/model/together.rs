@@ -27,7 +27,7 @@ impl Run {
     /// is left out: DIFFERENCE(reads-committed).
     pub(crate) async fn unit(&mut self, ops: &[Op]) -> Result<(), String> {
         let (mut model_unit, mut unit, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut done_with, mut has_sent, mut has_ended) = (Vec::new(), false, false);
+        let (mut done_with, mut has_sent, mut may_have_emptied) = (Vec::new(), false, false);
         for op in ops {
             let named = self.named(op);
             if self.store().is_server() {
@@ -41,11 +41,11 @@ impl Run {
                 {
                     continue;
                 }
-                // A group whose only conversation has ended is new at once, and may be another service's.
-                if has_ended && matches!(op, Op::Dialog { group: Some(_), .. }) {
+                // A group whose only conversation has ended or moved is new at once, and may be another service's.
+                if may_have_emptied && matches!(op, Op::Dialog { group: Some(_), .. }) {
                     continue;
                 }
-                has_ended |= matches!(op, Op::End { .. });
+                may_have_emptied |= matches!(op, Op::End { .. } | Op::Move { .. });
                 // A new level or group shows at once, too.
                 has_sent |= matches!(op, Op::Reprioritise { .. } | Op::Move { .. } | Op::Release { .. });
                 if matches!(op, Op::Send { .. } | Op::SendEach(_) | Op::End { .. }) {
