@@ -56,6 +56,46 @@ pub fn kill_all() {
     crate::activation::kill_all();
 }
 
+/// Changes of many, for a caller that wants to know how many were made if it gives one up: the number is in what it passes.
+#[cfg(feature = "cli")]
+pub mod counting {
+    use crate::broker::Broker;
+    use crate::define::Level;
+    use crate::error::Result;
+    use crate::protocol::EndForm;
+    use crate::status::{Changed, ConversationFilter, DeadLetterFilter, MessageFilter, Purged, Redriven};
+
+    /// [`Broker::end_conversations`]
+    pub async fn end(broker: &Broker, filter: &ConversationFilter, form: EndForm, changed: &mut Changed) -> Result<()> {
+        broker.end_conversations_counting(filter, form, changed).await
+    }
+
+    /// [`Broker::reprioritise_conversations`]
+    pub async fn reprioritise(
+        broker: &Broker,
+        filter: &ConversationFilter,
+        level: Level,
+        changed: &mut Changed,
+    ) -> Result<()> {
+        broker.reprioritise_counting(filter, level, changed).await
+    }
+
+    /// [`Broker::purge`]
+    pub async fn purge(broker: &Broker, queue: &str, filter: &MessageFilter, purged: &mut Purged) -> Result<()> {
+        broker.purge_counting(queue, filter, purged).await
+    }
+
+    /// [`Broker::redrive_dead_letters`]
+    pub async fn redrive_dead(broker: &Broker, filter: &DeadLetterFilter, done: &mut Redriven) -> Result<()> {
+        broker.redrive_counting(filter, done).await
+    }
+
+    /// [`Broker::purge_dead_letters`]
+    pub async fn purge_dead(broker: &Broker, filter: &DeadLetterFilter, purged: &mut u64) -> Result<()> {
+        broker.purge_dead_counting(filter, purged).await
+    }
+}
+
 /// Activity in the queues: depth, waits, receives.
 pub fn activity(broker: &Broker) -> &ActivityBoard {
     broker.activity()

@@ -3,11 +3,13 @@
 use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
+use super::interrupt::Interrupt;
 use super::output::{Output, counted, fitting_with_text, printable, shortened, table};
 use super::peek::{Form, before, short_type, shown};
 use clap::{Args, Subcommand};
 use dialoq::catalog::Catalog;
-use dialoq::status::{DeadLetter, DeadLetterFilter, MOST_DEAD_LETTERS, SHOWN_BODY_BYTES};
+use dialoq::internals::counting;
+use dialoq::status::{DeadLetter, DeadLetterFilter, MOST_DEAD_LETTERS, Redriven, SHOWN_BODY_BYTES};
 use dialoq::{Broker, ConversationHandle, DeadLetterId};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -39,12 +41,12 @@ enum Command {
 }
 
 impl Dead {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         match &self.command {
-            Command::List(command) => command.run(globals, output).await,
-            Command::Show(command) => command.run(globals, output).await,
-            Command::Redrive(command) => command.run(globals, output).await,
-            Command::Purge(command) => command.run(globals, output).await,
+            Command::List(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Show(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Redrive(command) => command.run(globals, output, interrupt).await,
+            Command::Purge(command) => command.run(globals, output, interrupt).await,
         }
     }
 }
@@ -238,27 +240,33 @@ struct Redrive {
 }
 
 impl Redrive {
-    async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         check_choice(self.letter, &self.filter, self.all, "redrive")?;
-        let broker = globals.open().await?;
-        let done = self.redrive(&broker, output).await;
+        let broker = globals.open_unless(interrupt).await?;
+        let done = self.redrive(&broker, output, interrupt).await;
         broker.close().await?;
         done
     }
 
-    async fn redrive(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+    async fn redrive(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         if let Some(letter) = self.letter {
             use dialoq::Act;
-            broker.redrive_dead_letter(letter).await?;
+            interrupt.stops_change(async { Ok(broker.redrive_dead_letter(letter).await?) }).await?;
             return match output.json {
                 true => output.json(&json!({ "redriven": 1, "ended": 0, "gone": 0, "held": 0 })),
                 false => output.text(&format!("redrove dead letter {letter}")),
             };
         }
         let mut filter = self.filter.of(broker);
-        let number = preview(broker, &self.filter, &mut filter, "redrive", self.yes, output).await?;
-        confirm(self.yes, &format!("redrive {}?", counted(number, "dead letter")), output).await?;
-        let done = broker.redrive_dead_letters(&filter).await?;
+        let confirmed = async {
+            let number = preview(broker, &self.filter, &mut filter, "redrive", self.yes, output).await?;
+            confirm(self.yes, &format!("redrive {}?", counted(number, "dead letter")), output).await
+        };
+        interrupt.stops(confirmed).await?;
+        let mut done = Redriven::default();
+        if interrupt.unless_requested(counting::redrive_dead(broker, &filter, &mut done)).await?.is_none() {
+            return Err(Failure::cut_off(&format!("redrove {}", counted(done.redriven, "dead letter"))));
+        }
         if output.json {
             return output.json(&done);
         }
@@ -300,19 +308,25 @@ struct Purge {
 }
 
 impl Purge {
-    async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         check_choice(self.letter, &self.filter, self.all, "purge")?;
-        let broker = globals.open().await?;
-        let done = self.purge(&broker, output).await;
+        let broker = globals.open_unless(interrupt).await?;
+        let done = self.purge(&broker, output, interrupt).await;
         broker.close().await?;
         done
     }
 
-    async fn purge(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+    async fn purge(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let mut filter = DeadLetterFilter { letter: self.letter, ..self.filter.of(broker) };
-        let number = preview(broker, &self.filter, &mut filter, "purge", self.yes, output).await?;
-        confirm(self.yes, &format!("remove {} for good?", counted(number, "dead letter")), output).await?;
-        let purged = broker.purge_dead_letters(&filter).await?;
+        let confirmed = async {
+            let number = preview(broker, &self.filter, &mut filter, "purge", self.yes, output).await?;
+            confirm(self.yes, &format!("remove {} for good?", counted(number, "dead letter")), output).await
+        };
+        interrupt.stops(confirmed).await?;
+        let mut purged = 0;
+        if interrupt.unless_requested(counting::purge_dead(broker, &filter, &mut purged)).await?.is_none() {
+            return Err(Failure::cut_off(&format!("removed {}", counted(purged, "dead letter"))));
+        }
         match output.json {
             true => output.json(&json!({ "purged": purged })),
             false => output.text(&format!("removed {}", counted(purged, "dead letter"))),

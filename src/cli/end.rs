@@ -3,10 +3,13 @@
 use super::confirm::confirm;
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle};
+use super::interrupt::Interrupt;
 use super::many::{Filter, preview};
 use super::output::{Output, counted};
 use clap::Args;
+use dialoq::internals::counting;
 use dialoq::protocol::EndForm;
+use dialoq::status::Changed;
 use dialoq::{Act, Broker, ConversationHandle};
 use serde_json::json;
 
@@ -57,7 +60,7 @@ pub(super) struct End {
 }
 
 impl End {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         if self.all == self.filter.is_empty() {
             let why = match self.all {
                 true => {
@@ -67,10 +70,10 @@ impl End {
             };
             return Err(Failure::Usage(why.to_owned()));
         }
-        let broker = globals.open().await?;
+        let broker = globals.open_unless(interrupt).await?;
         let done = match self.handle {
-            Some(handle) => self.end_one(&broker, handle, output).await,
-            None => self.end_all(&broker, output).await,
+            Some(handle) => interrupt.stops_change(self.end_one(&broker, handle, output)).await,
+            None => self.end_all(&broker, output, interrupt).await,
         };
         broker.close().await?;
         done
@@ -88,11 +91,18 @@ impl End {
         }
     }
 
-    async fn end_all(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+    async fn end_all(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let mut filter = self.filter.of(broker, None)?;
-        let number = preview(broker, &mut filter, "end", self.cleanup, self.yes, output).await?;
-        confirm(self.yes, &format!("end {}?", counted(number, "conversation")), output).await?;
-        let changed = broker.end_conversations(&filter, self.form()).await?;
+        let confirmed = async {
+            let number = preview(broker, &mut filter, "end", self.cleanup, self.yes, output).await?;
+            confirm(self.yes, &format!("end {}?", counted(number, "conversation")), output).await
+        };
+        interrupt.stops(confirmed).await?;
+        let mut changed = Changed::default();
+        let ended = interrupt.unless_requested(counting::end(broker, &filter, self.form(), &mut changed)).await?;
+        if ended.is_none() {
+            return Err(Failure::cut_off(&format!("{} ended", counted(changed.changed, "conversation"))));
+        }
         match output.json {
             true => output.json(&changed),
             false => output.text(&format!(

@@ -1,5 +1,6 @@
 //! How a command ends when it does not end well.
 
+use super::interrupt::UNDER_WAY;
 use super::output::{Output, printable, printable_name};
 use dialoq::internals::ErrorConstructors;
 use dialoq::{Code, Error};
@@ -46,6 +47,11 @@ impl Failure {
     pub(super) fn file(done: &str, path: impl std::fmt::Display, error: io::Error) -> Self {
         let message = format!("'{}' cannot be {done}: {error}", printable_name(&path.to_string()));
         Self::Refused(Error::new(Code::BAD_INPUT, message).caused_by(error))
+    }
+
+    /// ctrl-C has stopped a change of many: so much was done for certain.
+    pub(super) fn cut_off(done: &str) -> Self {
+        Self::Interrupted(format!("interrupted; {done}; {UNDER_WAY}"))
     }
 
     /// Tells the user, and says how the process ends.

@@ -5,11 +5,16 @@
 //! terminal that closes sends HUP as its shell does. The second of them killed the programs at work.
 
 use super::failure::Failure;
+use super::output::Output;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// How long a command may take to let go after the second ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// How long a change under way may take to be done after ctrl-C. One that waits for nothing takes milliseconds.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// How soon after a request a signal still belongs to it. No person presses ctrl-C again so soon.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -44,8 +49,8 @@ impl Interrupt {
         }
     }
 
-    /// Listens from now on.
-    pub(super) fn listen() -> Result<Self, Failure> {
+    /// Listens from now on. `is_json` says how the end is reported that a second request brings.
+    pub(super) fn listen(is_json: bool) -> Result<Self, Failure> {
         let (sender, receiver) = watch::channel(Requests::default());
         let mut signals =
             Signals::new().map_err(|error| Failure::input(format!("signal handlers cannot be installed: {error}")))?;
@@ -63,9 +68,10 @@ impl Interrupt {
                     times = seen.times;
                 });
                 if times == 2 {
-                    std::thread::spawn(|| {
+                    std::thread::spawn(move || {
                         std::thread::sleep(GRACE);
                         kill_programs();
+                        report_end(is_json);
                         // Commits are atomic and acknowledged only once synced, so this loses nothing either.
                         std::process::exit(130);
                     });
@@ -93,10 +99,37 @@ impl Interrupt {
         if self.0.borrow().is_termination { Failure::Terminated(done) } else { Failure::Interrupted(done) }
     }
 
-    /// Runs work that can be dropped at any time: its transactions roll back.
-    pub(super) async fn stops(&self, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    /// Runs work that can be dropped at any time: it changes nothing, or its transaction rolls back.
+    pub(super) async fn stops<T>(&self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         self.unless_requested(work).await?.ok_or_else(|| Failure::Interrupted("interrupted".into()))
     }
+
+    /// Runs a change. If a stop is requested, the change has a moment to be done. One that is dropped then may be done all the same: the
+    /// store may have it already.
+    pub(super) async fn stops_change<T>(&self, change: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let mut change = pin!(change);
+        let mut interrupt = self.clone();
+        tokio::select! {
+            biased;
+            done = &mut change => return done,
+            () = interrupt.requested() => {}
+        }
+        let done = tokio::time::timeout(LAST_MOMENT, change).await;
+        done.unwrap_or_else(|_| Err(Failure::Interrupted(format!("interrupted; {UNDER_WAY}"))))
+    }
+}
+
+/// What is said of a change that ctrl-C has cut off.
+pub(super) const UNDER_WAY: &str = "what was under way may have been done";
+
+/// Says why the process ends without a report of its work; the reader of standard error may have stopped reading.
+fn report_end(is_json: bool) {
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        Failure::Interrupted(format!("interrupted again; {UNDER_WAY}")).report(&Output::new(is_json));
+        let _ = done.send(());
+    });
+    let _ = is_done.recv_timeout(Duration::from_millis(100));
 }
 
 /// Kills the programs of readers and what they have started.

@@ -81,7 +81,8 @@ Exit codes:
   5    send: committed, but messages wait for what looks like a mistake, such as a service that
        does not exist
   6    a change of many was previewed and not confirmed
-  130  interrupted by ctrl-C: what was reported is done, nothing else is
+  130  interrupted by ctrl-C: what was reported is done; what standard error names as under way
+       may have been done, nothing else is
 
 With --json:
   A list is one object a line, and no line if it is empty. Other commands print one object.
@@ -224,14 +225,14 @@ fn refuse_command_line(error: &clap::Error) -> ExitCode {
 }
 
 async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
-    let mut interrupt = Interrupt::listen()?;
+    let mut interrupt = Interrupt::listen(output.json)?;
     let globals = &cli.globals;
     match &cli.command {
-        Command::Apply(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Apply(command) => interrupt.stops_change(command.run(globals, output)).await,
         Command::Dump(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Send(command) => command.run(globals, output, &mut interrupt).await,
         Command::Receive(command) => command.run(globals, output, &mut interrupt).await,
-        Command::End(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::End(command) => command.run(globals, output, &interrupt).await,
         Command::Activate(command) => command.run(globals, output, &mut interrupt).await,
         Command::Work(command) => command.run(globals, output, &mut interrupt).await,
         Command::Status(command) if command.is_watch() => {
@@ -242,16 +243,16 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Command::Show(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Explain(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Doctor(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Pause(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Resume(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Release(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Reprioritise(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Timer(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Move(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Purge(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Dead(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Install(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Uninstall(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Pause(command) => interrupt.stops_change(command.run(globals, output)).await,
+        Command::Resume(command) => interrupt.stops_change(command.run(globals, output)).await,
+        Command::Release(command) => interrupt.stops_change(command.run(globals, output)).await,
+        Command::Reprioritise(command) => command.run(globals, output, &interrupt).await,
+        Command::Timer(command) => interrupt.stops_change(command.run(globals, output)).await,
+        Command::Move(command) => interrupt.stops_change(command.run(globals, output)).await,
+        Command::Purge(command) => command.run(globals, output, &interrupt).await,
+        Command::Dead(command) => command.run(globals, output, &interrupt).await,
+        Command::Install(command) => interrupt.stops_change(command.run(globals, output)).await,
+        Command::Uninstall(command) => interrupt.stops_change(command.run(globals, output)).await,
         Command::Lab(command) => command.run(globals, output, &interrupt).await,
         Command::Bench(command) => command.run(globals, output, &interrupt).await,
         Command::Completions(Completions { shell }) => {

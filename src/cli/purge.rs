@@ -3,10 +3,12 @@
 use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
+use super::interrupt::Interrupt;
 use super::output::{Output, counted, printable, table};
 use super::peek::before;
 use clap::Args;
-use dialoq::status::MessageFilter;
+use dialoq::internals::counting;
+use dialoq::status::{MessageFilter, Purged};
 use dialoq::{Broker, ConversationHandle};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -47,14 +49,33 @@ pub(super) struct Purge {
 }
 
 impl Purge {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let broker = globals.open().await?;
-        let done = self.purge(&broker, output).await;
+    pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
+        let broker = globals.open_unless(interrupt).await?;
+        let done = self.purge(&broker, output, interrupt).await;
         broker.close().await?;
         done
     }
 
-    async fn purge(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+    async fn purge(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
+        let filter = interrupt.stops(self.confirmed(broker, output)).await?;
+        let mut purged = Purged::default();
+        let done = interrupt.unless_requested(counting::purge(broker, &self.queue, &filter, &mut purged)).await?;
+        if done.is_none() {
+            return Err(Failure::cut_off(&format!("removed {}", counted(purged.messages, "message"))));
+        }
+        match output.json {
+            true => output.json(&purged),
+            false => output.text(&format!(
+                "removed {}; ended {}; left {}",
+                counted(purged.messages, "message"),
+                counted(purged.ended, "conversation"),
+                counted(purged.left, "message")
+            )),
+        }
+    }
+
+    /// Prints the preview and asks; gives the messages that were shown.
+    async fn confirmed(&self, broker: &Broker, output: &Output) -> Result<MessageFilter, Failure> {
         let mut filter = MessageFilter {
             conversation: self.conversation,
             message_type: self.message_type.clone(),
@@ -91,15 +112,6 @@ impl Purge {
             }
         }
         confirm(self.yes, &format!("remove {} for good?", counted(messages.len(), "message")), output).await?;
-        let purged = broker.purge(&self.queue, &filter).await?;
-        match output.json {
-            true => output.json(&purged),
-            false => output.text(&format!(
-                "removed {}; ended {}; left {}",
-                counted(purged.messages, "message"),
-                counted(purged.ended, "conversation"),
-                counted(purged.left, "message")
-            )),
-        }
+        Ok(filter)
     }
 }

@@ -3,9 +3,12 @@
 use super::confirm::confirm;
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle};
+use super::interrupt::Interrupt;
 use super::many::{Filter, preview};
-use super::output::Output;
+use super::output::{Output, counted};
 use clap::Args;
+use dialoq::internals::counting;
+use dialoq::status::Changed;
 use dialoq::{Act, Broker, ConversationHandle, Level};
 use serde_json::json;
 
@@ -34,30 +37,37 @@ pub(super) struct Reprioritise {
 }
 
 impl Reprioritise {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         if self.conversation.is_none() == self.filter.is_empty() {
             let text = "give the handle of one side, or a filter such as --service; not both";
             return Err(Failure::Usage(text.to_owned()));
         }
-        let broker = globals.open().await?;
-        let done = self.change(&broker, output).await;
+        let broker = globals.open_unless(interrupt).await?;
+        let done = self.change(&broker, output, interrupt).await;
         broker.close().await?;
         done
     }
 
-    async fn change(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+    async fn change(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let level = Level::try_from(self.level)?;
         if let Some(handle) = self.conversation {
-            broker.reprioritise(handle, level).await?;
+            interrupt.stops_change(async { Ok(broker.reprioritise(handle, level).await?) }).await?;
             return match output.json {
                 true => output.json(&json!({ "conversation_handle": handle, "priority": self.level })),
                 false => output.text(&format!("conversation {handle} has level {level} here")),
             };
         }
         let mut filter = self.filter.of(broker, None)?;
-        preview(broker, &mut filter, "reprioritise", false, self.yes, output).await?;
-        confirm(self.yes, &format!("give them level {level}?"), output).await?;
-        let changed = broker.reprioritise_conversations(&filter, level).await?;
+        let confirmed = async {
+            preview(broker, &mut filter, "reprioritise", false, self.yes, output).await?;
+            confirm(self.yes, &format!("give them level {level}?"), output).await
+        };
+        interrupt.stops(confirmed).await?;
+        let mut changed = Changed::default();
+        let done = interrupt.unless_requested(counting::reprioritise(broker, &filter, level, &mut changed)).await?;
+        if done.is_none() {
+            return Err(Failure::cut_off(&format!("{} changed", counted(changed.changed, "conversation"))));
+        }
         match output.json {
             true => output.json(&changed),
             false => output.text(&format!(

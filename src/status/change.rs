@@ -74,11 +74,23 @@ impl Broker {
     /// # Errors
     /// 8424, 60005 the form is not usable; else those of the store.
     pub async fn end_conversations(&self, filter: &ConversationFilter, form: EndForm) -> Result<Changed> {
+        let mut changed = Changed::default();
+        self.end_conversations_counting(filter, form, &mut changed).await?;
+        Ok(changed)
+    }
+
+    /// The same; its caller knows the number also if it gives the future up, but for the one that was under way.
+    pub(crate) async fn end_conversations_counting(
+        &self,
+        filter: &ConversationFilter,
+        form: EndForm,
+        changed: &mut Changed,
+    ) -> Result<()> {
         let mut sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
         if form != EndForm::Cleanup {
             sides.retain(|side| !side.state.is_ended());
         }
-        self.end_sides(&sides, filter.state, form).await
+        self.end_sides(&sides, filter.state, form, changed).await
     }
 
     /// Ends these sides if they are still in that state.
@@ -87,10 +99,11 @@ impl Broker {
         sides: &[ConversationSide],
         state: Option<ConversationState>,
         form: EndForm,
-    ) -> Result<Changed> {
+        changed: &mut Changed,
+    ) -> Result<()> {
         let end =
             |side: &ConversationSide| Verb::EndConversation { handle: side.conversation_handle, form: form.clone() };
-        self.change_each(sides, state, end).await
+        self.change_each(sides, state, end, changed).await
     }
 
     /// Changes the level of the sides that a filter chooses, one commit each. Only sides that can receive are changed.
@@ -98,11 +111,23 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn reprioritise_conversations(&self, filter: &ConversationFilter, level: Level) -> Result<Changed> {
+        let mut changed = Changed::default();
+        self.reprioritise_counting(filter, level, &mut changed).await?;
+        Ok(changed)
+    }
+
+    /// The same, as [`Broker::end_conversations_counting`].
+    pub(crate) async fn reprioritise_counting(
+        &self,
+        filter: &ConversationFilter,
+        level: Level,
+        changed: &mut Changed,
+    ) -> Result<()> {
         let mut sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
         sides.retain(|side| !side.state.is_ended());
         let verb =
             |side: &ConversationSide| Verb::Reprioritise { handle: side.conversation_handle, level: level.get() };
-        self.change_each(&sides, None, verb).await
+        self.change_each(&sides, None, verb, changed).await
     }
 
     async fn change_each(
@@ -110,8 +135,8 @@ impl Broker {
         sides: &[ConversationSide],
         state: Option<ConversationState>,
         verb: impl Fn(&ConversationSide) -> Verb,
-    ) -> Result<Changed> {
-        let mut changed = Changed::default();
+        changed: &mut Changed,
+    ) -> Result<()> {
         for side in sides {
             // In a transaction: a call that is given up may still happen on a server, once the lock is free.
             let tx = self.begin().await?;
@@ -135,7 +160,7 @@ impl Broker {
                 Err(error) => return Err(error),
             }
         }
-        Ok(changed)
+        Ok(())
     }
 
     /// Releases a conversation group from quarantine or from the pause of a retry policy: the group of that id, or the group
@@ -238,12 +263,19 @@ impl Broker {
     /// 60002 no such queue; 9617 the queue is off: nothing can be received from it, so turn it on, or end the conversations
     /// with [`Broker::end_conversations`].
     pub async fn purge(&self, queue: &str, filter: &MessageFilter) -> Result<Purged> {
-        let (chosen, left) = self.purgeable(queue, filter).await?;
-        self.purge_chosen(queue, chosen, left).await
+        let mut purged = Purged::default();
+        self.purge_counting(queue, filter, &mut purged).await?;
+        Ok(purged)
     }
 
-    async fn purge_chosen(&self, queue: &str, chosen: Vec<PeekedMessage>, left: u64) -> Result<Purged> {
-        let mut purged = Purged { left, ..Purged::default() };
+    /// The same, as [`Broker::end_conversations_counting`]; one commit has the messages of up to fifty conversations.
+    pub(crate) async fn purge_counting(&self, queue: &str, filter: &MessageFilter, purged: &mut Purged) -> Result<()> {
+        let (chosen, left) = self.purgeable(queue, filter).await?;
+        purged.left = left;
+        self.purge_chosen(queue, chosen, purged).await
+    }
+
+    async fn purge_chosen(&self, queue: &str, chosen: Vec<PeekedMessage>, purged: &mut Purged) -> Result<()> {
         let conversations: Vec<_> = by_conversation(chosen).into_iter().collect();
         let mut passed = Vec::new();
         for some in conversations.chunks(PURGED_AT_ONCE) {
@@ -269,7 +301,7 @@ impl Broker {
         for (handle, messages) in passed {
             purged.left += self.still_waiting(queue, handle, messages).await?;
         }
-        Ok(purged)
+        Ok(())
     }
 
     /// How many of these messages of a conversation are still in the queue: another receiver may have taken some.
@@ -385,7 +417,8 @@ mod tests {
         assert_eq!((chosen.len(), left), (2, 0));
         // Another receiver.
         assert_eq!(received(&broker, 1).await, ["DEFAULT"]);
-        let purged = broker.purge_chosen("work", chosen, left).await.unwrap();
+        let mut purged = Purged { left, ..Purged::default() };
+        broker.purge_chosen("work", chosen, &mut purged).await.unwrap();
         assert_eq!((purged.messages, purged.ended, purged.left), (1, 0, 0), "{purged:?}");
         assert_eq!(received(&broker, 9).await, ["keep"]);
 
@@ -393,7 +426,8 @@ mod tests {
         let (chosen, left) = broker.purgeable("work", &only).await.unwrap();
         assert_eq!(chosen.len(), 1);
         broker.end_with_error(broken, 1, "it is too late").await.unwrap();
-        let purged = broker.purge_chosen("work", chosen, left).await.unwrap();
+        let mut purged = Purged { left, ..Purged::default() };
+        broker.purge_chosen("work", chosen, &mut purged).await.unwrap();
         assert_eq!((purged.messages, purged.ended, purged.left), (0, 0, 1), "{purged:?}");
         assert_eq!(received(&broker, 9).await, [crate::protocol::system::ERROR, "DEFAULT"]);
     }
@@ -418,12 +452,14 @@ mod tests {
         let found = broker.conversations(&conversing, 9).await.unwrap();
         assert_eq!(found.len(), 2);
         end_client_of(&found[0]).await;
-        let done = broker.end_sides(&found, conversing.state, EndForm::Plain).await.unwrap();
+        let mut done = Changed::default();
+        broker.end_sides(&found, conversing.state, EndForm::Plain, &mut done).await.unwrap();
         assert_eq!(done, Changed { changed: 1, gone: 1, held: 0 });
         // One was closed before, and one has just ended.
         let done = broker.end_conversations(&workers, EndForm::Plain).await.unwrap();
         assert_eq!(done, Changed { changed: 1, gone: 0, held: 0 });
-        let done = broker.end_sides(&found, None, EndForm::Plain).await.unwrap();
+        let mut done = Changed::default();
+        broker.end_sides(&found, None, EndForm::Plain, &mut done).await.unwrap();
         assert_eq!(done, Changed { changed: 0, gone: 2, held: 0 });
     }
 }

@@ -139,6 +139,12 @@ impl Broker {
     /// Those of the store; then letters before the failure are redriven.
     pub async fn redrive_dead_letters(&self, filter: &DeadLetterFilter) -> Result<Redriven> {
         let mut done = Redriven::default();
+        self.redrive_counting(filter, &mut done).await?;
+        Ok(done)
+    }
+
+    /// The same, as [`Broker::end_conversations_counting`].
+    pub(crate) async fn redrive_counting(&self, filter: &DeadLetterFilter, done: &mut Redriven) -> Result<()> {
         for letter in self.dead_letters(filter, MOST_DEAD_LETTERS, 0).await? {
             if !letter.is_conversation_open {
                 done.ended += 1;
@@ -163,7 +169,7 @@ impl Broker {
                 Err(error) => return Err(error),
             }
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Removes the dead letters of a filter for good, one commit each. Returns how many; those that another transaction
@@ -173,14 +179,20 @@ impl Broker {
     /// Those of the store; then letters before the failure are purged.
     pub async fn purge_dead_letters(&self, filter: &DeadLetterFilter) -> Result<u64> {
         let mut purged = 0;
+        self.purge_dead_counting(filter, &mut purged).await?;
+        Ok(purged)
+    }
+
+    /// The same, as [`Broker::end_conversations_counting`].
+    pub(crate) async fn purge_dead_counting(&self, filter: &DeadLetterFilter, purged: &mut u64) -> Result<()> {
         for letter in self.dead_letters(filter, MOST_DEAD_LETTERS, 0).await? {
             match self.purge_dead_letter(letter.dead_letter_id).await {
-                Ok(()) => purged += 1,
+                Ok(()) => *purged += 1,
                 Err(error) if [Code::DEAD_LETTER_NOT_FOUND, Code::DEAD_LETTER_LOCKED].contains(&error.code()) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(purged)
+        Ok(())
     }
 }
 

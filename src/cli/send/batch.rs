@@ -83,7 +83,7 @@ impl<'a> Sender<'a> {
         self.progress.finish_and_clear();
         done?;
         if self.options.end {
-            self.end_all().await?;
+            self.end_all(interrupt).await?;
         }
         match self.refused {
             0 => Ok(()),
@@ -95,9 +95,7 @@ impl<'a> Sender<'a> {
         loop {
             let first = tokio::select! {
                 biased;
-                () = interrupt.requested() => {
-                    return Err(Failure::Interrupted(format!("interrupted; messages sent: {}", self.sent)));
-                }
+                () = interrupt.requested() => return Err(self.interrupted()),
                 item = source.next() => item,
             };
             let Some(first) = first else { return Ok(()) };
@@ -108,55 +106,31 @@ impl<'a> Sender<'a> {
                 bytes += item.line.as_ref().map_or(0, |line| line.body.as_ref().map_or(0, Vec::len));
                 batch.push(item);
             }
-            self.send_batch(batch, source.is_over()).await?;
+            self.send_batch(batch, source.is_over(), interrupt).await?;
         }
     }
 
     /// One commit: of the messages before the first refused one, or of all that are not refused. If it is the last one,
     /// it also ends the conversations that are to be ended.
-    async fn send_batch(&mut self, batch: Vec<Item>, is_last: bool) -> Result<(), Failure> {
-        let tx = self.broker.begin().await?;
-        let mut done = Vec::with_capacity(batch.len());
-        let mut stopped_by = None;
+    async fn send_batch(&mut self, batch: Vec<Item>, is_last: bool, interrupt: &Interrupt) -> Result<(), Failure> {
         let before = self.dialog;
         let (first, last) = (batch[0].place, batch[batch.len() - 1].place);
-        let mut items = VecDeque::from(batch);
-        // So many of the next go one by one, because their list was refused: so each refusal names its line.
-        let mut alone = 0;
-        while !items.is_empty() {
-            if alone == 0 {
-                let list = self.list(&items);
-                let sends = list.len() > 1 && tx.send_each(self.outgoing(&list)).await.is_ok();
-                let handles: Vec<_> = list.into_iter().map(|(handle, _)| handle).collect();
-                if sends {
-                    items.drain(..handles.len());
-                    done.extend(handles.into_iter().map(|handle| Done { handle, dialog: None, is_ended: false }));
-                    continue;
-                }
-                alone = handles.len().max(1);
-            }
-            alone -= 1;
-            let Some(Item { place, line }) = items.pop_front() else { break };
-            let sent = match line {
-                Ok(line) => self.send_one(&tx, line).await,
-                Err(error) => Err(error),
-            };
-            match sent {
-                Ok(one) => done.push(one),
-                Err(error) if self.options.keep_going => {
-                    self.refused += 1;
-                    self.progress.suspend(|| self.note_refused(&place, &error));
-                }
-                Err(error) => {
-                    stopped_by = Some((place, error));
-                    break;
-                }
-            }
-        }
-        let ends_all = is_last && self.options.end && stopped_by.is_none();
-        let committed = match done.is_empty() {
-            true => Ok(()),
-            false => self.commit(tx, &done, ends_all).await,
+        // Before its commit ctrl-C takes all of it back; a commit is waited for.
+        let filled = async {
+            let tx = self.broker.begin().await?;
+            let (done, stopped_by) = self.fill(&tx, batch).await;
+            let ends_all = is_last && self.options.end && stopped_by.is_none() && !done.is_empty();
+            let ready = if ends_all { self.end_in(&tx, &done).await } else { Ok(()) };
+            Ok::<_, Error>((tx, done, stopped_by, ends_all, ready))
+        };
+        let Some((tx, done, stopped_by, ends_all, ready)) = interrupt.unless_requested(filled).await? else {
+            self.dialog = before;
+            return Err(self.interrupted());
+        };
+        let committed = match ready {
+            Ok(()) if done.is_empty() => Ok(()),
+            Ok(()) => tx.commit().await,
+            Err(error) => Err(error),
         };
         if let Err(error) = committed {
             self.dialog = before;
@@ -170,7 +144,6 @@ impl<'a> Sender<'a> {
             };
             return Err(Error::new(error.code(), message).caused_by(error).into());
         }
-        let ends_all = ends_all && !done.is_empty();
         self.record_results(done).await?;
         if ends_all {
             self.begun.iter_mut().for_each(|begun| begun.is_ended = true);
@@ -190,6 +163,47 @@ impl<'a> Sender<'a> {
                 Err(Error::new(error.code(), message).into())
             }
         }
+    }
+
+    /// Sends the messages of a batch in a transaction, to the first that is refused, or all that are not: what they did, and the refusal
+    /// that ends it.
+    async fn fill(&mut self, tx: &Tx, batch: Vec<Item>) -> (Vec<Done>, Option<(InputPosition, Error)>) {
+        let mut done = Vec::with_capacity(batch.len());
+        let mut items = VecDeque::from(batch);
+        // So many of the next go one by one, because their list was refused: so each refusal names its line.
+        let mut alone = 0;
+        while !items.is_empty() {
+            if alone == 0 {
+                let list = self.list(&items);
+                let sends = list.len() > 1 && tx.send_each(self.outgoing(&list)).await.is_ok();
+                let handles: Vec<_> = list.into_iter().map(|(handle, _)| handle).collect();
+                if sends {
+                    items.drain(..handles.len());
+                    done.extend(handles.into_iter().map(|handle| Done { handle, dialog: None, is_ended: false }));
+                    continue;
+                }
+                alone = handles.len().max(1);
+            }
+            alone -= 1;
+            let Some(Item { place, line }) = items.pop_front() else { break };
+            let sent = match line {
+                Ok(line) => self.send_one(tx, line).await,
+                Err(error) => Err(error),
+            };
+            match sent {
+                Ok(one) => done.push(one),
+                Err(error) if self.options.keep_going => {
+                    self.refused += 1;
+                    self.progress.suspend(|| self.note_refused(&place, &error));
+                }
+                Err(error) => return (done, Some((place, error))),
+            }
+        }
+        (done, None)
+    }
+
+    fn interrupted(&self) -> Failure {
+        Failure::Interrupted(format!("interrupted; messages sent: {}", self.sent))
     }
 
     fn note_refused(&self, place: &InputPosition, error: &Error) {
@@ -218,17 +232,16 @@ impl<'a> Sender<'a> {
         list.iter().map(outgoing).collect()
     }
 
-    async fn commit(&self, tx: Tx, done: &[Done], ends_all: bool) -> Result<()> {
-        if ends_all {
-            let mut ended: HashSet<_> = done.iter().filter(|one| one.is_ended).map(|one| one.handle).collect();
-            let earlier = self.begun.iter().filter(|begun| !begun.is_ended).map(|begun| begun.handle);
-            for handle in earlier.chain(done.iter().map(|one| one.handle)) {
-                if ended.insert(handle) {
-                    tx.end(handle).await?;
-                }
+    /// Ends the conversations that were sent on before, and those of the batch.
+    async fn end_in(&self, tx: &Tx, done: &[Done]) -> Result<()> {
+        let mut ended: HashSet<_> = done.iter().filter(|one| one.is_ended).map(|one| one.handle).collect();
+        let earlier = self.begun.iter().filter(|begun| !begun.is_ended).map(|begun| begun.handle);
+        for handle in earlier.chain(done.iter().map(|one| one.handle)) {
+            if ended.insert(handle) {
+                tx.end(handle).await?;
             }
         }
-        tx.commit().await
+        Ok(())
     }
 
     /// One message, wholly or not at all: a dialog begun for a message that is refused is not begun.
@@ -342,12 +355,14 @@ impl<'a> Sender<'a> {
         self.outcomes.look(self.broker, &sent, self.output).await
     }
 
-    async fn end_all(&mut self) -> Result<(), Failure> {
-        let tx = self.broker.begin().await?;
+    async fn end_all(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         let open = |begun: &&mut Begun| !begun.is_ended;
-        for begun in self.begun.iter().filter(|begun| !begun.is_ended) {
-            tx.end(begun.handle).await?;
-        }
+        let filled = async {
+            let tx = self.broker.begin().await?;
+            self.end_in(&tx, &[]).await?;
+            Ok::<_, Error>(tx)
+        };
+        let Some(tx) = interrupt.unless_requested(filled).await? else { return Err(self.interrupted()) };
         tx.commit().await?;
         self.begun.iter_mut().filter(open).for_each(|begun| begun.is_ended = true);
         Ok(())

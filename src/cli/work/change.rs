@@ -5,6 +5,7 @@ use super::Filter;
 use crate::cli::confirm::confirm;
 use crate::cli::failure::Failure;
 use crate::cli::globals::Globals;
+use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, counted, printable};
 use clap::Args;
 use dialoq::Broker;
@@ -34,15 +35,15 @@ pub(super) struct Redrive {
 }
 
 impl Redrive {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         if let Some(state) = self.filter.state.as_deref().filter(|state| *state != "dead") {
             return Err(Failure::Usage(format!("--state {state}: only dead jobs can be redriven; leave --state out")));
         }
         self.filter.check_choice(self.all, "redrive")?;
-        let broker = globals.open().await?;
+        let broker = globals.open_unless(interrupt).await?;
         let mut filter = self.filter.of(broker.clock().now());
         filter.state = Some("dead".to_owned());
-        let done = each(&broker, &filter, self.yes, output, Change::Redrive).await;
+        let done = each(&broker, &filter, self.yes, output, interrupt, Change::Redrive).await;
         broker.close().await?;
         done
     }
@@ -69,11 +70,11 @@ pub(super) struct Cancel {
 }
 
 impl Cancel {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         self.filter.check_choice(self.all, "cancel")?;
-        let broker = globals.open().await?;
+        let broker = globals.open_unless(interrupt).await?;
         let filter = self.filter.of(broker.clock().now());
-        let done = each(&broker, &filter, self.yes, output, Change::Cancel).await;
+        let done = each(&broker, &filter, self.yes, output, interrupt, Change::Cancel).await;
         broker.close().await?;
         done
     }
@@ -90,10 +91,11 @@ async fn each(
     filter: &JobFilter,
     is_confirmed: bool,
     output: &Output,
+    interrupt: &Interrupt,
     change: Change,
 ) -> Result<(), Failure> {
     // Jobs that come after the preview are not touched.
-    let jobs = jobs_to_change(broker, filter).await?;
+    let jobs = interrupt.stops(async { Ok(jobs_to_change(broker, filter).await?) }).await?;
     let found = jobs.len();
     let (verb, done) = match change {
         Change::Redrive => ("redrive", "redriven"),
@@ -107,12 +109,16 @@ async fn each(
             true => output.json(&json!({ "would": verb, "jobs": found }))?,
             false => output.text(&format!("would {verb} {}", counted(found, "job")))?,
         }
-        confirm(false, &format!("{verb} {}?", counted(found, "job")), output).await?;
+        let question = format!("{verb} {}?", counted(found, "job"));
+        interrupt.stops(confirm(false, &question, output)).await?;
     }
-    let jobs = match change {
-        Change::Redrive => broker.redrive_found_jobs(filter, &jobs).await?,
-        Change::Cancel => broker.cancel_found_jobs(filter, &jobs).await?,
+    let changed = async {
+        Ok(match change {
+            Change::Redrive => broker.redrive_found_jobs(filter, &jobs).await?,
+            Change::Cancel => broker.cancel_found_jobs(filter, &jobs).await?,
+        })
     };
+    let jobs = interrupt.stops_change(changed).await?;
     match output.json {
         true => output.json(&json!({ done: jobs })),
         false => output.text(&format!("{done} {}", counted(jobs, "job"))),

@@ -64,7 +64,7 @@ impl Push {
         let done = match &self.body {
             Some(body) => {
                 let push = async { print(output, self.options(broker.push_job(&self.queue, body)).await?) };
-                interrupt.stops(push).await
+                interrupt.stops_change(push).await
             }
             None => self.lines(&broker, output, interrupt).await,
         };
@@ -90,21 +90,28 @@ impl Push {
             if next.is_none() {
                 return Ok(());
             }
-            let tx = broker.begin().await?;
-            while let Some(Line { number, text }) = next {
-                let push = match text {
-                    Ok(text) => self.options(tx.push_job(&self.queue, &text)).await,
-                    Err(error) => Err(error),
-                };
-                match push {
-                    Ok(done) => pushed.push(done),
-                    Err(error) => {
-                        refused = Some(refusal(number, &error));
-                        break;
+            // Before its commit ctrl-C takes all of it back; a commit is waited for.
+            let filled = async {
+                let tx = broker.begin().await?;
+                while let Some(Line { number, text }) = next {
+                    let push = match text {
+                        Ok(text) => self.options(tx.push_job(&self.queue, &text)).await,
+                        Err(error) => Err(error),
+                    };
+                    match push {
+                        Ok(done) => pushed.push(done),
+                        Err(error) => {
+                            refused = Some(refusal(number, &error));
+                            break;
+                        }
                     }
+                    next = if pushed.len() < LINES_AT_ONCE { lines.try_recv().ok() } else { None };
                 }
-                next = if pushed.len() < LINES_AT_ONCE { lines.try_recv().ok() } else { None };
-            }
+                Ok::<_, Error>(tx)
+            };
+            let Some(tx) = interrupt.unless_requested(filled).await? else {
+                return Err(Failure::Interrupted(format!("interrupted; pushed {}", counted(jobs, "job"))));
+            };
             if !pushed.is_empty() {
                 tx.commit().await?;
             }
