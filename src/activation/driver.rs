@@ -152,6 +152,8 @@ pub(super) struct Driver {
     /// The limit now in force, and the catalog's when last read.
     limit: u16,
     catalog_limit: Option<u16>,
+    /// The program's own, in force while the queue has no ACTIVATION clause.
+    given_limit: Option<u16>,
     /// How many readers of a worker are to leave after their job.
     surplus: Arc<AtomicUsize>,
     readers: JoinSet<ReaderOutcome>,
@@ -188,6 +190,10 @@ impl Driver {
     ) -> Self {
         let watched = source.watched(&store.catalog(), &queue);
         let catalog_limit = watched.and_then(|watched| watched.max_queue_readers);
+        let given_limit = match &source {
+            Source::Given { max_queue_readers, .. } => *max_queue_readers,
+            _ => None,
+        };
         let limit = match &source {
             Source::Given { max_queue_readers: Some(given), .. } => *given,
             Source::Worker { readers, .. } => catalog_limit.map_or(*readers, |limit| limit.min(*readers)),
@@ -209,6 +215,7 @@ impl Driver {
             measured: ActivationCounters::default(),
             limit,
             catalog_limit,
+            given_limit,
             surplus: Arc::default(),
             readers: JoinSet::new(),
             running: HashMap::new(),
@@ -252,7 +259,7 @@ impl Driver {
                 // A stop comes first: a reader that leaves after the stop was requested is not replaced.
                 biased;
                 command = self.commands.recv() => match command {
-                    Some(Command::SetMaxQueueReaders(limit)) => self.limit = limit,
+                    Some(Command::SetMaxQueueReaders(limit)) => (self.limit, self.given_limit) = (limit, Some(limit)),
                     Some(Command::Retry) => self.monitor.retry_now(),
                     Some(Command::Served(answer)) => {
                         let running: u64 = self.running.values().map(|reader| reader.traces.served()).sum();
@@ -411,7 +418,7 @@ impl Driver {
             self.catalog_limit = declared;
             self.limit = match &self.source {
                 Source::Worker { readers, .. } => declared.map_or(*readers, |limit| limit.min(*readers)),
-                _ => declared.unwrap_or(self.limit),
+                _ => declared.or(self.given_limit).unwrap_or(1),
             };
         }
         // A broker that is turned off delivers no messages; jobs are taken all the same.

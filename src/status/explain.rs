@@ -325,6 +325,14 @@ impl Broker {
                     false => "if they do not keep up, raise MAX_QUEUE_READERS",
                 },
             ),
+            (0, Some(0)) if waits == 0 => reasons.blocks(
+                ReasonKind::NoReader,
+                "MAX_QUEUE_READERS is 0, so no reader is started",
+                match is_by_program {
+                    true => "let the program that activates it run more".to_owned(),
+                    false => "raise MAX_QUEUE_READERS".to_owned(),
+                },
+            ),
             (0, _) if waits == 0 && is_by_program => reasons.notes(
                 ReasonKind::Readers,
                 format!("{}, and no reader runs", activators(queue)),

@@ -39,6 +39,21 @@ staged!(a_lowered_limit_stops_and_starts_no_reader, async |store| {
     assert_eq!(row(&readers).await.tasks_running, 1);
 });
 
+staged!(a_clause_that_is_dropped_leaves_the_limit_of_the_program, async |store| {
+    let stage = Stage::new(store).await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).max_queue_readers(2).ramp(Ramp::Fast).start();
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 0, EXECUTE AS OWNER)").await;
+    assert_eq!(row(&readers).await.max_queue_readers, 0);
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (DROP)").await;
+    assert_eq!(row(&readers).await.max_queue_readers, 2);
+    readers.set_max_queue_readers(1);
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 5, EXECUTE AS OWNER)").await;
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (DROP)").await;
+    assert_eq!(row(&readers).await.max_queue_readers, 1);
+    assert!(theatre.is_empty());
+});
+
 // assertions: 197
 staged!(activation_turned_off_stops_and_starts_no_reader, async |store| {
     let stage = Stage::new(store).await;

@@ -6,7 +6,7 @@ use dialoq::internals::store::database::link::{Arg, Driver, Fate, Link};
 use dialoq::protocol::{ReceiveFrom, Verb};
 use dialoq::{Act, Broker, Code, ConversationHandle, GroupId};
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 /// No test sleeps to the end of `nap`: the test ends the connection of a running statement as soon as the server shows it.
@@ -185,6 +185,56 @@ pub(crate) fn a_receive_given_up_before_it_has_a_connection_takes_nothing(store:
         // Waits for what is under way.
         broker.close().await.unwrap();
         assert_eq!(database.sql("SELECT count(*) FROM dialoq.queue_message"), "2");
+    });
+}
+
+pub(crate) fn calls_whose_callers_leave_while_they_wait_for_a_group_are_not_done(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let until_waiting = async |sessions: &str| {
+            while database.sql(WAITING) != sessions {
+                tokio::task::yield_now().await;
+            }
+        };
+        let broker = Broker::open(database.url()).await.unwrap();
+        let definitions = "CREATE QUEUE asker; CREATE QUEUE server;
+             CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([DEFAULT]);";
+        broker.execute(definitions).await.unwrap();
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").await.unwrap();
+        broker.send(dialog, "DEFAULT", "a").await.unwrap();
+        let holder = broker.begin().await.unwrap();
+        // Beside the claim of a lone RECEIVE.
+        holder.sql("SELECT 1", ()).await.unwrap();
+        let handle = holder.receive("server").await.unwrap().unwrap().first().handle();
+        let other = Broker::open(database.url()).await.unwrap();
+        let hour = std::time::Duration::from_secs(3600);
+        let reply = Verb::Send { handles: vec![handle], message_type: None, body: None, trace: None };
+        let calls: Vec<Pin<Box<dyn Future<Output = dialoq::Result<()>>>>> = vec![
+            Box::pin(async { other.end(handle).await.map(drop) }),
+            Box::pin(async { other.end_with_error(handle, 1, "late").await.map(drop) }),
+            Box::pin(async { other.timer(handle, hour).await }),
+            Box::pin(async { other.send(handle, "DEFAULT", "late").await }),
+            Box::pin(async { other.begin_dialog("//t/Server", "//t/Asker").related_to(handle).await.map(drop) }),
+            Box::pin(async { other.submit(vec![reply.clone(), reply.clone()]).await.map(drop) }),
+            Box::pin(async { other.execute("DROP SERVICE [//t/Server]").await.map(drop) }),
+        ];
+        for mut call in calls {
+            tokio::select! {
+                done = &mut call => panic!("it did not wait: {done:?}"),
+                () = until_waiting("1") => {}
+            }
+            drop(call);
+            until_waiting("0").await;
+        }
+        holder.rollback().await.unwrap();
+        // Waits for what is under way.
+        other.close().await.unwrap();
+        let state = "SELECT count(*) || (SELECT ' ' || count(*) || min(state) || count(dialog_timer) FROM dialoq.conversation_endpoint)
+             FROM dialoq.sys_services WHERE name LIKE '//t/%'";
+        assert_eq!(database.sql(state), "2 2CO0");
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.queue_message"), "1");
+        broker.close().await.unwrap();
     });
 }
 

@@ -267,20 +267,31 @@ pub(crate) async fn a_queue_that_a_program_activates_is_explained(store: Store) 
     let broker = broker(store).await;
     let dialog = dialog(&broker).await;
     broker.send(dialog, "DEFAULT", "x").await.unwrap();
-    // The place of its only reader is taken, as by one that is stopping.
-    let readers = broker.activate("work", dialoq::activation::Handlers::new()).max_queue_readers(0).start();
-    let is_known = async || {
-        let status = broker.status().await.unwrap();
-        status.queues.iter().any(|queue| queue.name == "work" && !queue.monitors.is_empty())
+    let reasons_with = async |most: u16| {
+        // It cannot be started, as if the place of the only reader were taken by one that is stopping.
+        let program = dialoq::activation::Program::new("/nowhere/to/be/found");
+        let readers = broker.activate("work", program).max_queue_readers(most).start();
+        let is_known = async || {
+            let status = broker.status().await.unwrap();
+            let work = status.queues.iter().find(|queue| queue.name == "work").unwrap();
+            work.monitors.iter().map(|monitor| monitor.max_queue_readers).eq([u64::from(most)])
+        };
+        while !is_known().await {
+            tokio::task::yield_now().await;
+        }
+        let reasons = broker.explain("work").await.unwrap().reasons;
+        readers.stop().await;
+        reasons
     };
-    while !is_known().await {
-        tokio::task::yield_now().await;
-    }
-    let reasons = broker.explain("work").await.unwrap().reasons;
+    let reasons = reasons_with(1).await;
     assert!(reasons.iter().all(|reason| reason.kind != ReasonKind::NoReader), "{reasons:?}");
     let what = "1 process activates it, and no reader runs";
     assert!(reasons.iter().any(|reason| reason.what == what), "{reasons:?}");
-    readers.stop().await;
+    let reasons = reasons_with(0).await;
+    assert!(
+        reasons.iter().any(|reason| reason.what == "MAX_QUEUE_READERS is 0, so no reader is started"),
+        "{reasons:?}"
+    );
     let findings = broker.doctor_after(Duration::MAX).await.unwrap();
     assert!(findings.iter().all(|finding| finding.kind != FindingKind::WaitingMessages), "{findings:?}");
 }

@@ -678,6 +678,8 @@ impl Drop for PgLink {
                 Held::Own(session) => *session,
             };
             if self.is_busy && !session.client.is_closed() {
+                // It may have committed.
+                self.connector.note_lost_answer();
                 cancel(&self.connector, session);
             }
             return;

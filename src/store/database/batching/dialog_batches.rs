@@ -9,7 +9,7 @@ use crate::protocol::{BeginDialog, ConversationState, EndForm, Outcome, Relation
 use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::{Admission, Batcher, Item};
-use crate::store::database::calls::caller;
+use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
 use crate::store::database::calls::verbs::CallContext;
 use crate::store::database::closing::Work;
@@ -31,14 +31,14 @@ enum Kind {
 pub(in crate::store::database) struct Asked {
     verb: Verb,
     context: CallContext,
+    caller: Caller,
     answer: oneshot::Sender<Result<Outcome>>,
     _work: Work,
 }
 
 impl Item for Asked {
-    /// A conversation begins and ends also if its caller has left.
     fn is_abandoned(&self) -> bool {
-        false
+        self.caller.has_left()
     }
 
     /// Of its names: one that is far too long, and refused for that, holds up few others.
@@ -129,8 +129,9 @@ impl Database {
     ) -> Result<Outcome> {
         let context = self.call_context(&verb).await?;
         let kind = kind_of(&verb).ok_or_else(|| damaged("a verb that goes alone is in a batch"))?;
+        let (_here, caller) = caller::present();
         let (answer, answered) = oneshot::channel();
-        match self.dialogs(kind).add_and_gather(Asked { verb, context, answer, _work: work }) {
+        match self.dialogs(kind).add_and_gather(Asked { verb, context, caller, answer, _work: work }) {
             Admission::Kept => {}
             Admission::Batch(batch) => self.spawn_dialogs(kind, batch),
             Admission::Alone(asked) => {
@@ -181,8 +182,7 @@ impl Database {
     fn spawn_dialog_alone(self: &Arc<Self>, asked: Asked) -> JoinHandle<()> {
         let database = self.clone();
         self.runtime.spawn(async move {
-            let (_here, caller) = caller::present();
-            let outcome = database.alone(asked.verb.clone(), &caller).await;
+            let outcome = database.alone(asked.verb.clone(), &asked.caller).await;
             asked.answer(outcome);
         })
     }

@@ -6,6 +6,7 @@ use crate::protocol::{Body, Outcome, Verb, system};
 use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::Item;
+use crate::store::database::calls::caller;
 use crate::store::database::calls::rows::{Row, notices_in};
 use crate::store::database::calls::verbs::{self, CallContext};
 use crate::store::database::closing::Work;
@@ -52,7 +53,7 @@ impl Item for Sending {
 
 impl Sending {
     fn answer(self, result: Result<Outcome>) {
-        // The caller may have left; the message is sent all the same.
+        // The caller may have left; the message is sent all the same, unless it waited for a lock.
         let _ = self.answer.send(result);
     }
 
@@ -122,8 +123,11 @@ impl Database {
 
     async fn send_alone(self: &Arc<Self>, mut sending: Sending) -> (Sending, Result<Outcome>) {
         let mut tries = Retry::default();
+        let (mut answer, _) = oneshot::channel();
+        std::mem::swap(&mut answer, &mut sending.answer);
         let result = loop {
-            let failure = match self.call_on_a_link(sending.call()).await {
+            let called = caller::unless_closed(&mut answer, self.call_on_a_link(sending.call())).await;
+            let failure = match called.unwrap_or_else(|| Err(caller::left().into())) {
                 Ok(rows) => {
                     self.publish_local(&notices_in(&rows), 1).await;
                     break Ok(Outcome::Done);
@@ -142,6 +146,7 @@ impl Database {
                 Err(failure) => break Err(failure.into()),
             }
         };
+        sending.answer = answer;
         (sending, result)
     }
 

@@ -7,6 +7,7 @@ use crate::error::{Code, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
 use crate::store::database::Database;
+use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::definitions::catalog::Known;
 use crate::store::database::definitions::definition_effects::{folded_name, follow, row};
@@ -27,11 +28,13 @@ enum Written {
 }
 
 impl Database {
-    /// Applies definitions, all or none; `None` if a unit of that id has done so before.
+    /// Applies definitions, all or none; `None` if a unit of that id has done so before. While they wait for a lock they are given up with
+    /// their caller.
     pub(in crate::store::database) async fn define(
         self: &Arc<Self>,
         definitions: &[Definition],
         unit_id: Option<Uuid>,
+        caller: &Caller,
     ) -> Result<Option<Outcome>> {
         // Before the lock of the ids, which every SEND needs, and on a thread that may take seconds.
         let _schemas = match BodyChecks::have_schemas(definitions) {
@@ -45,6 +48,9 @@ impl Database {
         let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();
         loop {
+            if caller.has_left() {
+                return Err(caller::left());
+            }
             let known = self.definitions.known();
             let (catalog, applied) = match self.apply(&known, definitions) {
                 Ok(applied) => applied,
@@ -61,31 +67,30 @@ impl Database {
                     continue;
                 }
             };
-            let failure = match self.take().await {
+            let attempt = async {
+                let mut link = self.take().await?;
+                let written = self.write(&mut *link, &known, &catalog, &applied, unit_id).await;
+                if written.as_ref().is_err_and(|failure| failure.is_link_usable) {
+                    // If that fails too, the link is closed.
+                    let _ = link.rollback().await;
+                }
+                written
+            };
+            let Some(written) = caller.unless_left(attempt).await else { return Err(caller::left()) };
+            let failure = match written {
+                Ok(Written::Done(version, notices)) => {
+                    self.definitions.learn(Known { catalog: Arc::new(catalog), version });
+                    self.board.wake_all();
+                    self.publish_local(&notices, 1).await;
+                    let warnings = applied.into_iter().flat_map(|applied| applied.warnings).collect();
+                    return Ok(Some(Outcome::Warnings(warnings)));
+                }
+                Ok(Written::HappenedBefore) => return Ok(None),
+                Ok(Written::Stale) => {
+                    self.reload().await?;
+                    continue;
+                }
                 Err(failure) => failure,
-                Ok(mut link) => match self.write(&mut *link, &known, &catalog, &applied, unit_id).await {
-                    Ok(Written::Done(version, notices)) => {
-                        drop(link);
-                        self.definitions.learn(Known { catalog: Arc::new(catalog), version });
-                        self.board.wake_all();
-                        self.publish_local(&notices, 1).await;
-                        let warnings = applied.into_iter().flat_map(|applied| applied.warnings).collect();
-                        return Ok(Some(Outcome::Warnings(warnings)));
-                    }
-                    Ok(Written::HappenedBefore) => return Ok(None),
-                    Ok(Written::Stale) => {
-                        drop(link);
-                        self.reload().await?;
-                        continue;
-                    }
-                    Err(failure) => {
-                        if failure.is_link_usable {
-                            // If that fails too, the link is closed.
-                            let _ = link.rollback().await;
-                        }
-                        failure
-                    }
-                },
             };
             match failure.error.code() {
                 Code::CATALOG_STALE => self.reload().await?,

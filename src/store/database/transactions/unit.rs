@@ -71,9 +71,10 @@ impl Database {
         let Some(verb) = unit.into_iter().next() else { return Ok(Vec::new()) };
         let outcome = match normalise_empty_body(verb) {
             Verb::Define(definitions) => {
+                let (_here, caller) = caller::present();
                 let defined = self.detached(|database| async move {
                     let _work = work;
-                    database.define(&definitions, None).await
+                    database.define(&definitions, None, &caller).await
                 });
                 defined.await?.unwrap_or(Outcome::Done)
             }
@@ -110,9 +111,10 @@ impl Database {
         self.before_work().await?;
         if let [Verb::Define(definitions)] = &unit[..] {
             let definitions = definitions.clone();
+            let (_here, caller) = caller::present();
             let defined = self.detached(|database| async move {
                 let _work = work;
-                database.define(&definitions, Some(unit_id)).await
+                database.define(&definitions, Some(unit_id), &caller).await
             });
             return Ok(defined.await?.map(|outcome| vec![outcome]));
         }
@@ -159,26 +161,29 @@ impl Database {
         let is_heartbeat = matches!(verb, Verb::Work(WorkVerb::Extend { .. }));
         let mut tries = Retry::default();
         loop {
-            let link = match is_heartbeat {
-                true => timeout(HEARTBEAT_POOL_WAIT, self.take()).await.ok(),
-                false => Some(self.take().await),
-            };
-            let answer = match link {
-                // The call commits by itself: after it, what was taken for a caller that has left is lost.
-                Some(Ok(_)) if takes(&verb) && caller.has_left() => return Err(caller::left()),
-                Some(Ok(mut link)) if is_heartbeat => {
-                    let call = || verbs::call(&verb, &context);
-                    let mut first = pin!(link.call(call()?));
-                    match timeout(heartbeat_hangs_after(&verb), &mut first).await {
-                        Ok(answer) => answer,
-                        // The lease would end while its connection hangs. But the first may only be slow.
-                        Err(_) => first_answer(first, self.control.quick_call(call()?)).await,
+            let attempt = async {
+                let link = match is_heartbeat {
+                    true => timeout(HEARTBEAT_POOL_WAIT, self.take()).await.ok(),
+                    false => Some(self.take().await),
+                };
+                match link {
+                    // After the call, which commits by itself, what was taken for a caller that has left is lost.
+                    Some(Ok(_)) if caller.has_left() => Err(caller::left().into()),
+                    Some(Ok(mut link)) if is_heartbeat => {
+                        let call = || verbs::call(&verb, &context);
+                        let mut first = pin!(link.call(call()?));
+                        match timeout(heartbeat_hangs_after(&verb), &mut first).await {
+                            Ok(answer) => answer,
+                            // The lease would end while its connection hangs. But the first may only be slow.
+                            Err(_) => first_answer(first, self.control.quick_call(call()?)).await,
+                        }
                     }
+                    Some(Ok(mut link)) => link.call(verbs::call(&verb, &context)?).await,
+                    Some(Err(failure)) => Err(failure),
+                    None => self.control.quick_call(verbs::call(&verb, &context)?).await,
                 }
-                Some(Ok(mut link)) => link.call(verbs::call(&verb, &context)?).await,
-                Some(Err(failure)) => Err(failure),
-                None => self.control.quick_call(verbs::call(&verb, &context)?).await,
             };
+            let Some(answer) = caller.unless_left(attempt).await else { return Err(caller::left()) };
             let failure = match answer {
                 Ok(rows) => {
                     let notices = notices_in(&rows);
@@ -279,25 +284,25 @@ impl Database {
         let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();
         loop {
-            let failure = match self.take().await {
+            let attempt = async {
+                let mut link = self.take().await?;
+                let tried = try_once(&mut *link, &unit, &contexts, unit_id, caller).await;
+                if tried.as_ref().is_err_and(|failure| failure.is_link_usable) {
+                    // If that fails too, the link is closed.
+                    let _ = link.rollback().await;
+                }
+                tried
+            };
+            let Some(tried) = caller.unless_left(attempt).await else { return Err(caller::left()) };
+            let failure = match tried {
+                Ok(Tried::Done(outcomes, notices)) => {
+                    self.publish_local(&notices, unit.iter().map(groups_made_ready_at_most).sum()).await;
+                    unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.observe(verb, outcome));
+                    return Ok(Some(outcomes));
+                }
+                Ok(Tried::HappenedBefore) => return Ok(None),
+                Ok(Tried::GivenBack) => return Err(caller::left()),
                 Err(failure) => failure,
-                Ok(mut link) => match try_once(&mut *link, &unit, &contexts, unit_id, caller).await {
-                    Ok(Tried::Done(outcomes, notices)) => {
-                        drop(link);
-                        self.publish_local(&notices, unit.iter().map(groups_made_ready_at_most).sum()).await;
-                        unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.observe(verb, outcome));
-                        return Ok(Some(outcomes));
-                    }
-                    Ok(Tried::HappenedBefore) => return Ok(None),
-                    Ok(Tried::GivenBack) => return Err(caller::left()),
-                    Err(failure) => {
-                        if failure.is_link_usable {
-                            // If that fails too, the link is closed.
-                            let _ = link.rollback().await;
-                        }
-                        failure
-                    }
-                },
             };
             let again = tries.after(failure, repeat).await?;
             self.renew(again, unit.iter().zip(&mut contexts)).await?;
@@ -343,11 +348,6 @@ fn heartbeat_hangs_after(verb: &Verb) -> Duration {
         _ => 0,
     };
     Duration::from_millis(lease_ms / 6).clamp(HANGING, LONGEST_HEARTBEAT)
-}
-
-/// Whether a verb gives messages or jobs to its caller only.
-fn takes(verb: &Verb) -> bool {
-    matches!(verb, Verb::Receive { .. } | Verb::Work(WorkVerb::Take(_)))
 }
 
 fn is_single(verb: &Verb) -> bool {
