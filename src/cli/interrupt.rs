@@ -104,18 +104,23 @@ impl Interrupt {
         self.unless_requested(work).await?.ok_or_else(|| Failure::Interrupted("interrupted".into()))
     }
 
-    /// Runs a change. If a stop is requested, the change has a moment to be done. One that is dropped then may be done all the same: the
-    /// store may have it already.
-    pub(super) async fn stops_change<T>(&self, change: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    /// Runs a change. If a stop is requested, the change has a moment to be done; else `None`. It may be done all the same then: the store
+    /// may have it already.
+    pub(super) async fn finishes<T>(&self, change: impl Future<Output = T>) -> Option<T> {
         let mut change = pin!(change);
         let mut interrupt = self.clone();
         tokio::select! {
             biased;
-            done = &mut change => return done,
+            done = &mut change => return Some(done),
             () = interrupt.requested() => {}
         }
-        let done = tokio::time::timeout(LAST_MOMENT, change).await;
-        done.unwrap_or_else(|_| Err(Failure::Interrupted(format!("interrupted; {UNDER_WAY}"))))
+        tokio::time::timeout(LAST_MOMENT, change).await.ok()
+    }
+
+    /// The same for a command that is one change.
+    pub(super) async fn stops_change<T>(&self, change: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        let done = self.finishes(change).await;
+        done.unwrap_or_else(|| Err(Failure::Interrupted(format!("interrupted; {UNDER_WAY}"))))
     }
 }
 

@@ -200,6 +200,54 @@ fn lines_are_sent_as_they_come_and_ctrl_c_stops_between_them() {
     assert_eq!(shop.bodies("orders"), ["a"]);
 }
 
+/// This process owns the file, and a transaction of it holds a group that the command waits for.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_stops_what_waits_for_a_group_and_says_what_was_done() {
+    use dialoq::Act;
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    shop.ok_with(&["apply", "-"], b"CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT])");
+    let send = ["send", "--from", "s", "--to", "s"];
+    shop.ok(&[&send[..], &["held"]].concat());
+    let broker = dialoq::Broker::open(&shop.url()).await.unwrap();
+    let holder = broker.begin().await.unwrap();
+    let held = holder.receive("q").await.unwrap().unwrap().first().handle().to_string();
+    std::fs::write(shop.path("two"), format!("{{\"body\":\"1\"}}\n{{\"conversation\":\"{held}\"}}\n")).unwrap();
+    let folder = shop.folder.path().display().to_string();
+    let waits = |verb: &str| {
+        let of_shop = dialoq::testing::describe_waits().into_iter().filter(|store| store.contains(&folder));
+        of_shop.into_iter().any(|store| store.lines().any(|line| line.contains("parked for") && line.contains(verb)))
+    };
+    let under_way = "what was under way may have been done";
+    for (verb, arguments, said) in [
+        ("Send", vec!["send", "--conversation", &held, "x"], "interrupted; messages sent: 0".to_owned()),
+        ("Send", [&send[..], &["--lines", "two"]].concat(), "interrupted; messages sent: 0".to_owned()),
+        ("Timer", vec!["timer", &held, "1h"], format!("interrupted; {under_way}")),
+        // The side of the initiator is free.
+        (
+            "End",
+            vec!["end", "--all", "--state", "CO", "--yes"],
+            format!("interrupted; 1 conversation ended; {under_way}"),
+        ),
+    ] {
+        while waits(verb) {
+            tokio::task::yield_now().await;
+        }
+        let mut running = shop.start(&arguments);
+        while !waits(verb) {
+            tokio::task::yield_now().await;
+        }
+        running.interrupt();
+        let (code, error) = tokio::task::spawn_blocking(move || running.end()).await.unwrap();
+        assert_eq!((code, error.trim()), (Some(130), &*said), "{arguments:?}");
+    }
+    holder.rollback().await.unwrap();
+    broker.close().await.unwrap();
+    // The message, and the EndDialog of the side that was not held.
+    assert_eq!(shop.json(&["--json", "peek", "q"]).len(), 2);
+}
+
 #[test]
 fn a_body_over_the_limit_is_refused() {
     let _limit = crate::limit();

@@ -115,7 +115,7 @@ impl<'a> Sender<'a> {
     async fn send_batch(&mut self, batch: Vec<Item>, is_last: bool, interrupt: &Interrupt) -> Result<(), Failure> {
         let before = self.dialog;
         let (first, last) = (batch[0].place, batch[batch.len() - 1].place);
-        // Before its commit ctrl-C takes all of it back; a commit is waited for.
+        // Before its commit ctrl-C takes all of it back.
         let filled = async {
             let tx = self.broker.begin().await?;
             let (done, stopped_by) = self.fill(&tx, batch).await;
@@ -129,7 +129,10 @@ impl<'a> Sender<'a> {
         };
         let committed = match ready {
             Ok(()) if done.is_empty() => Ok(()),
-            Ok(()) => tx.commit().await,
+            Ok(()) => match interrupt.finishes(tx.commit()).await {
+                Some(committed) => committed,
+                None => return Err(Failure::cut_off(&format!("messages sent: {}", self.sent))),
+            },
             Err(error) => Err(error),
         };
         if let Err(error) = committed {
@@ -363,7 +366,10 @@ impl<'a> Sender<'a> {
             Ok::<_, Error>(tx)
         };
         let Some(tx) = interrupt.unless_requested(filled).await? else { return Err(self.interrupted()) };
-        tx.commit().await?;
+        let Some(committed) = interrupt.finishes(tx.commit()).await else {
+            return Err(Failure::cut_off(&format!("messages sent: {}", self.sent)));
+        };
+        committed?;
         self.begun.iter_mut().filter(open).for_each(|begun| begun.is_ended = true);
         Ok(())
     }

@@ -90,7 +90,7 @@ impl Push {
             if next.is_none() {
                 return Ok(());
             }
-            // Before its commit ctrl-C takes all of it back; a commit is waited for.
+            // Before its commit ctrl-C takes all of it back.
             let filled = async {
                 let tx = broker.begin().await?;
                 while let Some(Line { number, text }) = next {
@@ -113,7 +113,10 @@ impl Push {
                 return Err(Failure::Interrupted(format!("interrupted; pushed {}", counted(jobs, "job"))));
             };
             if !pushed.is_empty() {
-                tx.commit().await?;
+                let Some(committed) = interrupt.finishes(tx.commit()).await else {
+                    return Err(Failure::cut_off(&format!("pushed {}", counted(jobs, "job"))));
+                };
+                committed?;
             }
             jobs += pushed.iter().filter(|pushed| pushed.is_new).count() as u64;
             for pushed in pushed {
