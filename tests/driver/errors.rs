@@ -389,6 +389,45 @@ pub(crate) fn calls_under_way_as_the_runtime_ends_get_an_answer(store: Store) {
     });
 }
 
+/// A document type declaration stands before the first element; elsewhere its words are text.
+pub(crate) fn plain_sql_refuses_declarations_and_no_words(store: Store) {
+    crate::enlisting::on(store, |broker, client, _| async move {
+        broker.execute("CREATE MESSAGE TYPE [//t/Xml] VALIDATION = WELL_FORMED_XML").await.unwrap();
+        let fault =
+            "SELECT dialoq.body_fault(t.message_type_id, $1) FROM dialoq.message_type AS t WHERE t.name = '//t/Xml'";
+        let fault = async |body: &[u8]| client.query_one(fault, &[&body]).await.unwrap().get::<_, String>(0);
+        for body in [
+            "<page><![CDATA[<!DOCTYPE html>]]></page>",
+            "<!-- no <!DOCTYPE a> --><a/>",
+            "<?p no <!DOCTYPE a> ?><a><!--<!DOCTYPE a>--></a>",
+        ] {
+            assert_eq!(fault(body.as_bytes()).await, "", "{body}");
+        }
+        for before in [
+            "",
+            "\u{feff}",
+            " \n",
+            "<?xml version='1.0'?>",
+            "<!-- a - b -->",
+            "<?p ? > ???>",
+            "<!--x--><?p??> <!--y-->",
+        ] {
+            let body = format!("{before}<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>");
+            let found = fault(body.as_bytes()).await;
+            assert!(found.ends_with("it has a document type declaration"), "{body}: {found}");
+        }
+        // The server's parser takes hours for it.
+        let hostile = fault("<!--".repeat(1_000_000).as_bytes()).await;
+        assert!(hostile.ends_with("is malformed"), "{hostile}");
+        let halves: [&[u16]; 3] = [&[0xd800], &[0xdc00], &[0xdc00, 0xd800]];
+        for half in halves {
+            let units = "\u{feff}<a>".encode_utf16().chain(half.iter().copied()).chain("</a>".encode_utf16());
+            let found = fault(&units.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()).await;
+            assert!(found.ends_with("an unpaired surrogate"), "{half:x?}: {found}");
+        }
+    });
+}
+
 pub(crate) fn a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_number(store: Store) {
     crate::enlisting::on(store, |_, client, _| async move {
         for verb in ["receive('server')", "receive_batch('server', ARRAY[1, 1])", "take_jobs('none')"] {

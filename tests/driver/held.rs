@@ -127,6 +127,40 @@ pub(crate) fn rows_of_a_dead_process_do_not_stop_tick(store: Store) {
     });
 }
 
+/// A process that has ended costs a lock of the server to the end of the tick.
+pub(crate) fn rows_of_thousands_of_dead_processes_do_not_stop_tick(store: Store) {
+    on(store, |database, broker, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        broker.close().await.unwrap();
+        let (member, side) = (connect(&database.login("dialoq_user")).await, connect(database.url()).await);
+        let put = "SELECT count(*) FROM (
+            SELECT dialoq.put_activated_task(gen_random_uuid(), 1, 1, 70000, 'p', 1, now()) FROM generate_series(1, 1000)) AS t";
+        member.batch_execute(put).await.unwrap();
+        // Jobs of such processes, whose rows stay locked; that of one does not.
+        let jobs = "INSERT INTO dialoq.job (job_id, queue_id, rank_from_top, take_order, state, level, attempts, token, pushed_at, taken_at,
+                job_type, pushed_by, taken_by, process, holder)
+            SELECT -g.n, j.queue_id, 0, -g.n, 2, 5, 1, g.n, now(), now(), '', '', '', gen_random_uuid(), gen_random_uuid()
+            FROM dialoq.job AS j, generate_series(1, 1000) AS g (n)";
+        side.batch_execute(jobs).await.unwrap();
+        let holder = connect(database.url()).await;
+        holder.batch_execute("BEGIN; SELECT FROM dialoq.job WHERE job_id < -1 FOR UPDATE").await.unwrap();
+        let locks = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'";
+        let free = "SELECT count(*) FROM dialoq.job WHERE job_id = -1 AND state = 2";
+        let tasks = "SELECT count(*) FROM dialoq.activated_task";
+        let count = async |text: &str| side.query_one(text, &[]).await.unwrap().get::<_, i64>(0);
+        let ticks = async {
+            while count(free).await + count(tasks).await > 0 {
+                side.batch_execute("BEGIN; SELECT * FROM dialoq.tick()").await.unwrap();
+                assert!(count(locks).await <= 400, "a tick takes a lock for each process");
+                side.batch_execute("COMMIT").await.unwrap();
+            }
+        };
+        soon("a tick", ticks).await;
+        holder.batch_execute("ROLLBACK").await.unwrap();
+    });
+}
+
 pub(crate) fn an_attempt_that_another_session_noted_first_does_no_harm(store: Store) {
     on(store, |database, broker, dialog| async move {
         broker.send(dialog, "Word", "one").await.unwrap();

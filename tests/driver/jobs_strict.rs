@@ -4,6 +4,7 @@
 use crate::enlisting::on;
 use crate::servers::Store;
 use crate::stage::SOON;
+use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
 use dialoq::work::{AfterFailure, WorkQueue};
 use dialoq::{Act, Broker, Code};
@@ -400,5 +401,31 @@ pub(crate) fn a_take_beside_a_transaction_that_stays_open_is_refused_or_waits(st
         let jobs = waiting.await.unwrap().unwrap();
         assert_eq!(jobs[0].decode(W).unwrap(), "second");
         assert_eq!(broker.take_jobs("other").await.unwrap().len(), 1);
+    });
+}
+
+/// A transaction of plain SQL that has asked for a job in vain and stays open.
+pub(crate) fn a_take_that_gave_nothing_holds_up_no_other(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT").await.unwrap();
+        broker.execute("CREATE WORK QUEUE x WITH MAX_TAKEN = 5").await.unwrap();
+        for queue in ["w", "x"] {
+            for key in ["k", "l", "m"] {
+                broker.push_job(queue, "a").job_type("there").key(key).await.unwrap();
+            }
+            let transaction = client.transaction().await.unwrap();
+            let alone = format!("SELECT job_id FROM dialoq.take_jobs('{queue}', p_job_type => 'missing')");
+            let batch = format!(
+                "SELECT job_id FROM dialoq.take_job_batch('{queue}', 'missing', ARRAY[1], ARRAY[NULL::bigint], ARRAY[''])"
+            );
+            for take in [&alone, &batch] {
+                assert_eq!(transaction.query(take, &[]).await.unwrap().len(), 0);
+                assert_eq!(broker.take_jobs(queue).await.unwrap().len(), 1, "{take} holds it up");
+            }
+            let enlisted = Enlisted::new(&broker, &transaction);
+            assert_eq!(enlisted.take_jobs(queue).job_type("missing").await.unwrap().len(), 0);
+            assert_eq!(broker.take_jobs(queue).await.unwrap().len(), 1, "an enlisted take holds it up");
+            transaction.rollback().await.unwrap();
+        }
     });
 }

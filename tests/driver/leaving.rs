@@ -204,7 +204,7 @@ pub(crate) fn calls_whose_callers_leave_while_they_wait_for_a_group_are_not_done
         let dialog = broker.begin_dialog("//t/Asker", "//t/Server").await.unwrap();
         broker.send(dialog, "DEFAULT", "a").await.unwrap();
         let holder = broker.begin().await.unwrap();
-        // Beside the claim of a lone RECEIVE.
+        // The receive is no claim then.
         holder.sql("SELECT 1", ()).await.unwrap();
         let handle = holder.receive("server").await.unwrap().unwrap().first().handle();
         let other = Broker::open(database.url()).await.unwrap();

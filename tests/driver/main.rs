@@ -73,14 +73,15 @@ fn main() -> ExitCode {
             savepoints_keep_earlier_work a_missing_schema_is_60035 a_function_replaced_under_its_call_is_1205
             logins_are_60034 a_server_that_is_not_there_is_60030 a_runtime_without_timers_is_named
             a_broker_whose_runtime_has_ended_says_so calls_under_way_as_the_runtime_ends_get_an_answer
-            a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_number
+            a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_number plain_sql_refuses_declarations_and_no_words
             a_constraint_put_off_fails_the_commit an_exhausted_pool_is_60032
             a_verb_stopped_by_a_limit_may_be_tried_again codes_do_not_depend_on_the_language_of_the_server;
         Postgres leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free
             locks_of_the_session_do_not_go_back_to_the_pool the_error_of_a_lost_connection_states_the_outcome
             a_connection_lost_while_idle_is_replaced a_notice_reaches_a_listener a_lost_listener_is_reported
             durability_and_the_search_path_are_set
-            what_is_sent_to_a_session_that_was_ended_while_idle_has_not_run a_receive_given_up_before_it_has_a_connection_takes_nothing;
+            what_is_sent_to_a_session_that_was_ended_while_idle_has_not_run a_receive_given_up_before_it_has_a_connection_takes_nothing
+            calls_whose_callers_leave_while_they_wait_for_a_group_are_not_done;
         Postgres enlisting: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_are_notified_of_an_enlisted_send
             a_verb_whose_answer_is_lost_is_unknown_only_without_a_transaction
@@ -159,7 +160,7 @@ fn main() -> ExitCode {
             a_session_that_began_while_the_server_only_read_serves_one_caller;
         Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
             a_restored_copy_forgets_transactions_of_another_server
-            an_unfinished_definition_does_not_stop_receivers
+            an_unfinished_definition_does_not_stop_receivers a_definition_beside_a_transaction_that_keeps_their_lock_names_it
             a_queue_is_turned_off_without_the_locks_of_its_conversations
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks
@@ -182,6 +183,7 @@ fn main() -> ExitCode {
             a_wait_for_a_group_lasts_longer_than_the_search_for_deadlocks
             a_member_by_set_role_is_no_stranger the_right_to_connect_keeps_a_member_out_of_another_database;
         Postgres held: rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
+            rows_of_thousands_of_dead_processes_do_not_stop_tick
             an_attempt_that_another_session_noted_first_does_no_harm
             tick_is_refused_in_a_transaction_that_has_written sends_that_wait_for_a_group_stop_no_sender_of_another
             a_member_that_frees_its_locks_stops_no_receive a_notification_whose_connection_hangs_goes_by_another;
@@ -207,7 +209,7 @@ fn main() -> ExitCode {
             a_take_does_not_read_the_backlog_of_a_key_that_is_held_up
             a_take_of_many_jobs_reads_each_a_few_times a_take_of_many_jobs_keeps_the_limits
             no_reader_of_many_goes_away_empty_while_jobs_are_ready
-            a_take_beside_a_transaction_that_stays_open_is_refused_or_waits;
+            a_take_beside_a_transaction_that_stays_open_is_refused_or_waits a_take_that_gave_nothing_holds_up_no_other;
         Postgres jobs_locks: locks_of_a_stranger_stop_no_work_queue a_stranger_keeps_no_job_of_a_dead_process
             the_first_take_after_a_fall_of_the_server_holds_up_no_other a_member_that_calls_itself_a_client_holds_up_no_take a_worker_reports_again_while_another_session_holds_the_row
             a_claim_that_commits_after_its_transaction_goes_back a_take_that_stays_open_keeps_no_job_of_another

@@ -4,7 +4,7 @@ use crate::servers::{Database, Store};
 use crate::stage::{SOON, url};
 use dialoq::internals::store::database::link::Driver;
 use dialoq::internals::store::postgres::PostgresDriver;
-use dialoq::{Act, Broker};
+use dialoq::{Act, Broker, Code};
 use std::time::Duration;
 
 const SCRIPT: &str = "
@@ -97,6 +97,27 @@ pub(crate) fn an_unfinished_definition_does_not_stop_receivers(store: Store) {
         definer.script("ROLLBACK").await.unwrap();
         roll_back(&broker, "server").await?;
         until_off(&database);
+        broker.close().await
+    });
+}
+
+/// A count of a rollback may turn the queue off, for which it locks the definitions to the end of its transaction.
+pub(crate) fn a_definition_beside_a_transaction_that_keeps_their_lock_names_it(store: Store) {
+    on(store, |database, broker| async move {
+        // In place of 15 s.
+        database.sql(
+            "CREATE OR REPLACE FUNCTION dialoq.holder_check_interval() RETURNS text LANGUAGE sql STABLE AS $$ SELECT '1000' $$",
+        );
+        let holder = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut holder = holder.dedicated().await?;
+        holder.script("BEGIN; SELECT * FROM dialoq.define_begin(0)").await.unwrap();
+        let refused =
+            tokio::time::timeout(3 * SOON, broker.execute("CREATE QUEUE late")).await.expect("it waits without end");
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code(), Code::STORE_IO, "{refused}");
+        assert!(refused.message().contains("could not be locked within 1s: session "), "{refused}");
+        holder.script("ROLLBACK").await.unwrap();
+        broker.execute("CREATE QUEUE late").await?;
         broker.close().await
     });
 }

@@ -132,7 +132,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @count bigint = 0, @job_id bigint, @token bigint, @is_taken bit, @is_locked bit = 1, @strict_order bigint;
     DECLARE @past_rank int = -1, @past_order bigint = 0, @room bigint, @key nvarchar(256), @is_keyless_blocked bit = 0;
-    DECLARE @rate_jobs bigint, @aborts bit;
+    DECLARE @rate_jobs bigint, @aborts bit, @has_limits bit = 0, @resource nvarchar(255);
     -- Keys of which no job may be taken any more.
     DECLARE @blocked TABLE (
         job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL, key_bytes int NOT NULL, PRIMARY KEY (job_key, key_bytes)
@@ -146,6 +146,7 @@ BEGIN
     IF @is_limited = 1 AND @job_count > 0
     BEGIN
         EXEC dialoq.lock_limits @queue_id, @is_locked OUTPUT;
+        SET @has_limits = @is_locked;
         -- The wait may have lasted two seconds: a queue that was paused or dropped meanwhile gives no job.
         IF NOT EXISTS (SELECT 1 FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id AND w.is_enabled = 1) SET @is_locked = 0;
     END
@@ -279,6 +280,13 @@ BEGIN
     IF @count > 0 AND @until < DATEADD(minute, 1, @now) SET @notices = CONCAT(@notices, dialoq.due_notice(@until));
     -- Before COMMIT: if this failed after COMMIT, the jobs would be lost.
     SET @notices = dialoq.distinct_notices(@notices);
+    -- A transaction of the caller may stay open: without a job it lets the takes of others go. It keeps the lock of an earlier take.
+    -- Babelfish keeps the lock to the end of the transaction.
+    IF @has_limits = 1 AND @count = 0 AND @is_own = 0
+    BEGIN
+        SET @resource = CONCAT(N'dialoq:', DB_ID(), N':limits:', @queue_id);
+        EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Transaction', @DbPrincipal = N'dialoq_user';
+    END
     -- </transaction>
     SELECT t.job_id, t.token, @name AS queue, t.job_type, t.job_key, t.level, t.attempts AS attempt, t.pushed_at, t.pushed_by,
         @until AS lease_until, t.last_error, t.body, CASE COALESCE(t.place, 1) WHEN 1 THEN @notices END AS notices

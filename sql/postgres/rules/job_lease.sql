@@ -195,7 +195,7 @@ BEGIN
         PERFORM dialoq.job_is_held(p_job_id);
     ELSIF p_now IS NULL THEN
         RETURN;
-    ELSIF j.token IS DISTINCT FROM p_token AND j.token = 0 THEN
+    ELSIF j.token = 0 THEN
         PERFORM dialoq.fail(60042, format('job %s is not held with token %s: no reader has taken it yet', p_job_id, p_token));
     ELSIF j.token IS DISTINCT FROM p_token THEN
         PERFORM dialoq.fail(60042, format('the taking of job %s with token %s is over, or never was: the latest has another',
@@ -338,7 +338,8 @@ BEGIN
 END $$;
 
 -- Fails the attempts of processes that have ended: their transactions are gone, or will not commit, because the commit
--- finds its jobs no longer held.
+-- finds its jobs no longer held. One call looks at 200 processes, in an order that no row can hold up, as forget_dead_processes: a
+-- member may invent processes, and keep the rows of their jobs locked.
 -- Takes: the time, how many at most, whether each is done by itself, so that one that fails does not keep the others
 -- Gives: how many; notices
 CREATE OR REPLACE FUNCTION dialoq.fail_jobs_of_dead_processes(
@@ -349,14 +350,17 @@ DECLARE
     v_id bigint;
 BEGIN
     did := 0;
+    FOR v_process IN
+        -- From one to the next, so that many jobs of few processes are not all read.
+        WITH RECURSIVE holder AS (
+            (SELECT j.process FROM dialoq.job AS j WHERE j.process IS NOT NULL ORDER BY j.process LIMIT 1)
+            UNION ALL
+            SELECT (SELECT j.process FROM dialoq.job AS j WHERE j.process > h.process ORDER BY j.process LIMIT 1)
+            FROM holder AS h WHERE h.process IS NOT NULL
+        )
+        SELECT h.process FROM holder AS h WHERE h.process IS NOT NULL ORDER BY random() LIMIT 200
     LOOP
-        -- One after the other, so that many jobs of few processes are not all read. With an OR the server reads them from the first.
-        IF v_process IS NULL THEN
-            SELECT j.process INTO v_process FROM dialoq.job AS j WHERE j.process IS NOT NULL ORDER BY j.process LIMIT 1;
-        ELSE
-            SELECT j.process INTO v_process FROM dialoq.job AS j WHERE j.process > v_process ORDER BY j.process LIMIT 1;
-        END IF;
-        EXIT WHEN NOT FOUND OR did >= p_top;
+        EXIT WHEN did >= p_top;
         CONTINUE WHEN NOT dialoq.is_process_gone(v_process);
         FOR v_id IN
             SELECT j.job_id FROM dialoq.job AS j WHERE j.process = v_process

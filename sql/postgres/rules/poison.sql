@@ -271,3 +271,15 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END $$;
+
+-- The other sessions that may hold the lock of definitions, for messages: those that have locked a row of its table and wait for none.
+CREATE OR REPLACE FUNCTION dialoq.definition_holders() RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT string_agg(DISTINCT format('session %s (user ''%s'', application ''%s'')', a.pid, a.usename, left(a.application_name, 60)), ', ')
+        FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid AND a.datid = l.database
+        WHERE l.locktype = 'relation' AND l.relation = 'dialoq.broker'::regclass AND l.mode IN ('RowShareLock', 'RowExclusiveLock')
+            AND a.datname = current_database() AND l.pid <> pg_backend_pid()
+            AND NOT EXISTS (SELECT FROM pg_locks AS w WHERE w.pid = l.pid AND NOT w.granted)), 'another transaction');
+END $$;

@@ -21,12 +21,13 @@ DECLARE
     v_due timestamptz;
     v_named record;
     v_id bigint;
-    -- Before the queue is read: tick finds by the numbers whether a push into a dropped queue still runs.
-    v_xid xid8 := pg_current_xact_id();
+    v_xid xid8;
 BEGIN
     IF NOT dialoq.is_read_committed() THEN
         PERFORM dialoq.check_isolation();
     END IF;
+    -- Before the queue is read: tick finds by the numbers whether a push into a dropped queue still runs.
+    v_xid := pg_current_xact_id();
     -- Nearly every job is one of these, and each further statement costs the server 10 to 20 us.
     IF p_delay_ms IS NULL AND p_due_us IS NULL AND p_unique_key IS NULL AND p_level BETWEEN 1 AND 10
         AND (octet_length(p_job_type) > 128 OR octet_length(p_pushed_by) > 128 OR octet_length(p_job_key) > 128

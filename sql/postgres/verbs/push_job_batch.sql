@@ -19,8 +19,7 @@ DECLARE
     v_dues timestamptz[];
     v_ids bigint[];
     v_notices text;
-    -- Before the queue is read: tick finds by the numbers whether a push into a dropped queue still runs.
-    v_xid xid8 := pg_current_xact_id();
+    v_xid xid8;
 BEGIN
     IF v_count = 0 THEN
         RETURN;
@@ -31,6 +30,8 @@ BEGIN
         PERFORM dialoq.refuse_columns('push_job_batch');
     END IF;
     PERFORM dialoq.check_isolation();
+    -- Before the queue is read: tick finds by the numbers whether a push into a dropped queue still runs.
+    v_xid := pg_current_xact_id();
     SELECT * INTO q FROM dialoq.work_queue AS w WHERE w.folded_name = lower(p_queue COLLATE "C");
     IF NOT FOUND THEN
         PERFORM dialoq.fail(60002, format('work queue ''%s'' was not found', p_queue));

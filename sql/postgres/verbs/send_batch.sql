@@ -77,7 +77,7 @@ BEGIN
             coalesce(cardinality(p_traces), 0), coalesce(cardinality(p_body_faults), 0),
             coalesce(cardinality(p_message_ids), 0)));
     END IF;
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
+    IF NOT dialoq.is_read_committed() THEN
         PERFORM dialoq.check_isolation();
     END IF;
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.

@@ -158,6 +158,10 @@ BEGIN
                 t.body, t.notices
             FROM dialoq.take_ready_jobs(p_queue, p_job_type, p_lowest, p_highest, p_oldest, ARRAY[p_job_count], ARRAY[p_has_lease IS TRUE],
                 ARRAY[p_lease_ms], ARRAY[p_taken_by], NULL, NULL, NULL, true, v_free::bigint[]) AS t;
+            IF NOT FOUND THEN
+                -- Gives up the lock of lock_limits: this transaction may stay open, and has taken nothing.
+                RAISE EXCEPTION USING ERRCODE = 'SBZZZ', DETAIL = '{}';
+            END IF;
             RETURN;
         EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
             GET STACKED DIAGNOSTICS v_free = PG_EXCEPTION_DETAIL;

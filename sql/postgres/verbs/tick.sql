@@ -90,7 +90,15 @@ BEGIN
     WHERE d.ctid = ANY (ARRAY(
         SELECT o.ctid FROM dialoq.done_unit AS o
         WHERE o.done_at < clock_timestamp() - interval '7 days' ORDER BY o.done_at LIMIT v_top FOR UPDATE SKIP LOCKED));
-    PERFORM dialoq.forget_dead_processes();
+    -- These rows only show readers. If they cannot be deleted now, all that is done above stays done.
+    BEGIN
+        PERFORM dialoq.forget_dead_processes();
+    EXCEPTION
+        WHEN transaction_rollback OR object_not_in_prerequisite_state OR operator_intervention OR system_error THEN
+            RAISE;
+        WHEN others THEN
+            RAISE WARNING 'dialoq: the rows of ended processes stay until a later tick: %', SQLERRM;
+    END;
     SELECT min(e.due_at) INTO v_due FROM dialoq.conversation_endpoint AS e WHERE e.due_at > v_now;
     IF v_did >= v_top THEN
         v_due := v_now;
