@@ -144,7 +144,11 @@ pub(super) fn kill_programs() {
 }
 
 #[cfg(unix)]
-struct Signals(Vec<tokio::signal::unix::Signal>);
+struct Signals {
+    that_end: Vec<tokio::signal::unix::Signal>,
+    /// Caught, so that a write beyond the limit of a file's size (`ulimit -f`) fails, and does not end the process without a word.
+    _file_size: tokio::signal::unix::Signal,
+}
 
 #[cfg(unix)]
 impl Signals {
@@ -169,14 +173,14 @@ impl Signals {
                 signals.push(signal(kind)?);
             }
         }
-        Ok(Self(signals))
+        Ok(Self { that_end: signals, _file_size: signal(SignalKind::from_raw(XFSZ))? })
     }
 
     /// Whether it was SIGTERM.
     async fn next(&mut self) -> Option<bool> {
         use std::task::Poll;
         std::future::poll_fn(|task| {
-            for (place, signal) in self.0.iter_mut().enumerate() {
+            for (place, signal) in self.that_end.iter_mut().enumerate() {
                 if let Poll::Ready(received) = signal.poll_recv(task) {
                     return Poll::Ready(received.map(|()| place == 0));
                 }
@@ -186,6 +190,10 @@ impl Signals {
         .await
     }
 }
+
+/// The same number on Linux, macOS and the BSDs.
+#[cfg(unix)]
+const XFSZ: i32 = 25;
 
 /// The signals that this process was started to ignore, a bit each; none where the system does not tell.
 #[cfg(unix)]

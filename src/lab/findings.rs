@@ -42,7 +42,7 @@ pub(super) fn findings(strategies: &[StrategyResult], phases: &[Phase]) -> Vec<F
         .flatten()
         .collect();
     findings.extend(pools.last().and_then(|pool| steady(pool, phases)));
-    findings.extend(ramp(&pools));
+    findings.extend(ramp(&pools, phases));
     let bounded: Vec<_> =
         [find("weighted", Form::Improved), find("aging", Form::Improved)].into_iter().flatten().collect();
     findings.extend(bounds(&bounded));
@@ -86,7 +86,7 @@ fn starving(results: &[&StrategyResult]) -> Option<Finding> {
         .iter()
         .filter_map(|result| {
             let low = result.class(Class::Low)?;
-            let run = low.longest_run_past?;
+            let run = low.longest_run_past.filter(|run| *run > 0)?;
             let starved = time(low.longest_starvation_ms);
             Some(format!("{} left low alone for {starved}, {run} receives in a row", result.name))
         })
@@ -98,10 +98,10 @@ fn starving(results: &[&StrategyResult]) -> Option<Finding> {
 }
 
 fn one_conversation(classic: &StrategyResult, improved: &StrategyResult) -> Option<Finding> {
-    let others_p99 = |result: &StrategyResult| {
-        let others = result.takes.iter().filter(|take| take.class == Class::High && take.conversation != 0);
-        time(quantile_ms(others.map(Take::waited_us), 0.99))
-    };
+    let is_other = |take: &&Take| take.class == Class::High && take.conversation != 0;
+    classic.takes.iter().find(is_other)?;
+    let others_p99 =
+        |result: &StrategyResult| time(quantile_ms(result.takes.iter().filter(is_other).map(Take::waited_us), 0.99));
     let text = format!(
         "The classic form of strategy 1 drains the one conversation it knows; a high message on another conversation \
          queued with the low ones and waited up to {} (99th percentile). The improved form drains all of them: {}.",
@@ -138,12 +138,14 @@ fn steady(pool: &StrategyResult, phases: &[Phase]) -> Option<Finding> {
     Some(Finding { title: "Strategy 3 keeps low moving".to_owned(), text })
 }
 
-fn ramp(pools: &[&StrategyResult]) -> Option<Finding> {
+fn ramp(pools: &[&StrategyResult], phases: &[Phase]) -> Option<Finding> {
     let [classic, improved] = pools else { return None };
+    classic.takes.iter().find(|take| take.class == Class::High)?;
+    let load = if phases.iter().any(|phase| phase.name == "flood") { "the flood" } else { "this load" };
     let p99_ms = |result: &StrategyResult| result.class(Class::High).map(|high| high.p99_ms);
     let (slow_ms, fast_ms) = (p99_ms(classic)?, p99_ms(improved)?);
     let text = format!(
-        "Under the flood, the classic ramp of one more reader each 5 s left the 99th percentile of high at {}; readers \
+        "Under {load}, the classic ramp of one more reader each 5 s left the 99th percentile of high at {}; readers \
          launched at once had it at {}. One conversation still feeds one reader only.",
         time(slow_ms),
         time(fast_ms),

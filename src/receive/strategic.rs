@@ -65,7 +65,8 @@ impl Broker {
     /// ```
     ///
     /// # Errors
-    /// 60002 a queue of the strategy does not exist, 60005 one of its settings is out of range, 8425 no such contract.
+    /// 60002 a queue of the strategy does not exist, as far as this process knows: of one that another process has made in the same
+    /// moment it knows a little later. 60005 one of its settings is out of range, 8425 no such contract.
     pub fn receive_by(&self, strategy: impl Strategy + 'static) -> Result<Strategic> {
         let mut strategy: Box<dyn Strategy> = Box::new(strategy);
         strategy.prepare(&self.catalog())?;

@@ -53,7 +53,7 @@ impl Broker {
     /// ```
     ///
     /// # Errors
-    /// 60002 a work queue of the strategy does not exist, 60005 one of its settings is out of range, it asks a queue without
+    /// 60002 a work queue of the strategy does not exist, as far as this process knows; 60005 one of its settings is out of range, it asks a queue without
     /// ORDER = PRIORITY for levels, or it asks for conversations or contracts, which jobs do not have.
     pub fn take_jobs_by(&self, strategy: impl Strategy + 'static) -> Result<JobTurns> {
         let mut strategy: Box<dyn Strategy> = Box::new(strategy);

@@ -158,13 +158,13 @@ impl<'a> TakeJobs<'a> {
         self
     }
 
-    /// Only jobs whose level is within these bounds; for queues of ORDER = PRIORITY.
+    /// Only jobs whose level is within these bounds; for queues of ORDER = PRIORITY. It replaces an `oldest` before it.
     pub fn levels(mut self, levels: RangeInclusive<u8>) -> Self {
         self.take.from = TakeFrom::Levels { lowest: *levels.start(), highest: *levels.end() };
         self
     }
 
-    /// The job that was pushed first, of any level; for queues of ORDER = PRIORITY.
+    /// The job that was pushed first, of any level; for queues of ORDER = PRIORITY. It replaces `levels` before it.
     pub fn oldest(mut self) -> Self {
         self.take.from = TakeFrom::Oldest;
         self

@@ -1,4 +1,6 @@
 use crate::shop::{SEND_ORDER, Shop, body, lines};
+#[cfg(unix)]
+use dialoq::Act;
 use std::io::Write;
 
 fn order_lines(shop: &Shop, more: &[&str], input: &[u8]) -> String {
@@ -204,7 +206,6 @@ fn lines_are_sent_as_they_come_and_ctrl_c_stops_between_them() {
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_stops_what_waits_for_a_group_and_says_what_was_done() {
-    use dialoq::Act;
     let _limit = crate::limit();
     let shop = Shop::empty();
     shop.ok_with(&["apply", "-"], b"CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT])");
@@ -234,7 +235,7 @@ async fn ctrl_c_stops_what_waits_for_a_group_and_says_what_was_done() {
         while waits(verb) {
             tokio::task::yield_now().await;
         }
-        let mut running = shop.start(&arguments);
+        let running = shop.start(&arguments);
         while !waits(verb) {
             tokio::task::yield_now().await;
         }

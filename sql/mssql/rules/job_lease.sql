@@ -89,7 +89,7 @@ BEGIN
         THROW 60043, @text, 1;
     END
     IF @now IS NULL RETURN;
-    IF @token IS NULL OR @last_token <> @token
+    IF @last_token = 0 OR @token IS NULL OR @last_token <> @token
     BEGIN
         IF @last_token = 0
             SET @text = CONCAT(N'job ', @job_id, N' is not held with token ', @token, N': no reader has taken it yet');

@@ -115,7 +115,7 @@ impl Core {
     pub(super) fn taken_for(&self, session: &Session, taken: TakenJob, now: Timestamp) -> Result<u32> {
         let place = self.job_for(session, taken.job)?;
         let job = &self.work.jobs[place];
-        if job.token != taken.token && job.token == 0 {
+        if job.token == 0 {
             return Err(Error::job_never_taken(taken.job, taken.token));
         }
         if job.token != taken.token {

@@ -305,7 +305,10 @@ impl Membership {
                         (OWNER_STARTS, "it does not listen on its socket")
                     } else {
                         let patience = if opened.is_some() { OWNER_ANNOUNCES.0 } else { OWNER_ANNOUNCES.1 };
-                        (patience, "it was opened with share=off, or its socket could not be made")
+                        (
+                            patience,
+                            "it was opened with share=off, or its socket could not be made; or another program, such as flock, holds a lock on the file",
+                        )
                     };
                     let is_over = absence.lasts(is_shared, Instant::now()) > patience;
                     (
