@@ -416,6 +416,11 @@ pub(crate) fn plain_sql_refuses_declarations_and_no_words(store: Store) {
             let found = fault(body.as_bytes()).await;
             assert!(found.ends_with("it has a document type declaration"), "{body}: {found}");
         }
+        for (attributes, is_refused) in [(1024, false), (1025, true)] {
+            let names: String = (0..attributes).map(|number| format!(" a{number}='{number}'")).collect();
+            let found = fault(format!("<a{names}/>").as_bytes()).await;
+            assert_eq!(found.ends_with("more than 1024 attributes"), is_refused, "{attributes}: {found}");
+        }
         // The server's parser takes hours for it.
         let hostile = fault("<!--".repeat(1_000_000).as_bytes()).await;
         assert!(hostile.ends_with("is malformed"), "{hostile}");

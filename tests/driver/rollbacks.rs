@@ -116,6 +116,11 @@ pub(crate) fn a_definition_beside_a_transaction_that_keeps_their_lock_names_it(s
         let refused = refused.unwrap_err();
         assert_eq!(refused.code(), Code::STORE_IO, "{refused}");
         assert!(refused.message().contains("could not be locked within 1s: session "), "{refused}");
+        // A short limit of the role refuses no definition at once.
+        let limited = Broker::open(&format!("{}&options=-c%20lock_timeout%3D100ms", database.url())).await?;
+        let refused = limited.execute("CREATE QUEUE late").await.unwrap_err();
+        assert!(refused.message().contains("could not be locked within 1s: session "), "{refused}");
+        limited.close().await?;
         holder.script("ROLLBACK").await.unwrap();
         broker.execute("CREATE QUEUE late").await?;
         broker.close().await
