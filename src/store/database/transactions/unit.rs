@@ -11,7 +11,7 @@ use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::calls::verbs::{self, CallContext, received_queue};
 use crate::store::database::closing::Work;
 use crate::store::database::definitions::define::claim;
-use crate::store::database::link::{Arg, Call, HANGING, Link, Linked};
+use crate::store::database::link::{Arg, Call, Failure, HANGING, Link, Linked};
 use crate::store::database::notifications::control_connection::first_answer;
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Again, Repeat, Retry, retry};
@@ -183,7 +183,9 @@ impl Database {
                     None => self.control.quick_call(verbs::call(&verb, &context)?).await,
                 }
             };
-            let Some(answer) = caller.unless_left(attempt).await else { return Err(caller::left()) };
+            // A call that takes waits for no lock. It may have committed when it is cut off, and nothing would give back what it took.
+            let answer = if takes(&verb) { Some(attempt.await) } else { caller.unless_left(attempt).await };
+            let Some(answer) = answer else { return Err(caller::left()) };
             let failure = match answer {
                 Ok(rows) => {
                     let notices = notices_in(&rows);
@@ -286,14 +288,19 @@ impl Database {
         loop {
             let attempt = async {
                 let mut link = self.take().await?;
-                let tried = try_once(&mut *link, &unit, &contexts, unit_id, caller).await;
-                if tried.as_ref().is_err_and(|failure| failure.is_link_usable) {
-                    // If that fails too, the link is closed.
-                    let _ = link.rollback().await;
-                }
-                tried
+                let filled = fill(&mut *link, &unit, &contexts, unit_id).await;
+                let filled = or_rolled_back(&mut *link, filled).await?;
+                Ok::<_, Failure>((link, filled))
             };
-            let Some(tried) = caller.unless_left(attempt).await else { return Err(caller::left()) };
+            // Not the COMMIT: it waits for no lock, and nothing would give back what the unit took.
+            let Some(filled) = caller.unless_left(attempt).await else { return Err(caller::left()) };
+            let tried = match filled {
+                Err(failure) => Err(failure),
+                Ok((mut link, filled)) => {
+                    let tried = finish(&mut *link, filled, caller).await;
+                    or_rolled_back(&mut *link, tried).await
+                }
+            };
             let failure = match tried {
                 Ok(Tried::Done(outcomes, notices)) => {
                     self.publish_local(&notices, unit.iter().map(groups_made_ready_at_most).sum()).await;
@@ -310,19 +317,19 @@ impl Database {
     }
 }
 
-async fn try_once(
+/// Does the verbs of a unit in a transaction, up to its COMMIT; `None` if a unit of that id has happened before.
+async fn fill(
     link: &mut dyn Link,
     unit: &[Verb],
     contexts: &[CallContext],
     unit_id: Option<Uuid>,
-    caller: &Caller,
-) -> Linked<Tried> {
+) -> Linked<Option<(Vec<Outcome>, Notices)>> {
     link.begin().await?;
     if let Some(unit_id) = unit_id
         && !claim(link, unit_id).await?
     {
         link.rollback().await?;
-        return Ok(Tried::HappenedBefore);
+        return Ok(None);
     }
     let mut notices = Notices::default();
     let mut outcomes = Vec::with_capacity(unit.len());
@@ -331,6 +338,12 @@ async fn try_once(
         notices.extend(notices_in(&rows));
         outcomes.push(verbs::outcome(verb, rows)?);
     }
+    Ok(Some((outcomes, notices)))
+}
+
+/// Commits, or gives back what the unit has taken for a caller that has left.
+async fn finish(link: &mut dyn Link, filled: Option<(Vec<Outcome>, Notices)>, caller: &Caller) -> Linked<Tried> {
+    let Some((outcomes, notices)) = filled else { return Ok(Tried::HappenedBefore) };
     let has_jobs = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Jobs(jobs) if !jobs.is_empty()));
     if (outcomes.messages() > 0 || has_jobs) && caller.has_left() {
         link.rollback().await?;
@@ -338,6 +351,15 @@ async fn try_once(
     }
     link.commit().await?;
     Ok(Tried::Done(outcomes, notices))
+}
+
+/// The result; after a failure the transaction is rolled back, if the link can do that.
+async fn or_rolled_back<T>(link: &mut dyn Link, result: Linked<T>) -> Linked<T> {
+    if result.as_ref().is_err_and(|failure| failure.is_link_usable) {
+        // If that fails too, the link is closed.
+        let _ = link.rollback().await;
+    }
+    result
 }
 
 /// After how long a request that prolongs a lease may hang. One that is only slow is not made twice, which would double the load of a server that
@@ -348,6 +370,11 @@ fn heartbeat_hangs_after(verb: &Verb) -> Duration {
         _ => 0,
     };
     Duration::from_millis(lease_ms / 6).clamp(HANGING, LONGEST_HEARTBEAT)
+}
+
+/// Whether a verb gives messages or jobs to its caller only.
+fn takes(verb: &Verb) -> bool {
+    matches!(verb, Verb::Receive { .. } | Verb::Work(WorkVerb::Take(_)))
 }
 
 fn is_single(verb: &Verb) -> bool {
