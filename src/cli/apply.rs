@@ -39,6 +39,11 @@ pub(super) struct Apply {
 }
 
 impl Apply {
+    /// Whether it changes nothing.
+    pub(super) fn is_trial(&self) -> bool {
+        self.dry_run
+    }
+
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let file = self.file.clone();
         let script = tokio::task::spawn_blocking(move || read_script(&file))

@@ -2,7 +2,7 @@
 
 use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
-use super::globals::{Globals, parse_handle, parse_span};
+use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::interrupt::Interrupt;
 use super::output::{Output, counted, fitting_with_text, printable, shortened, table};
 use super::peek::{Form, before, short_type, shown};
@@ -244,8 +244,7 @@ impl Redrive {
         check_choice(self.letter, &self.filter, self.all, "redrive")?;
         let broker = globals.open_unless(interrupt).await?;
         let done = self.redrive(&broker, output, interrupt).await;
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 
     async fn redrive(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
@@ -312,8 +311,7 @@ impl Purge {
         check_choice(self.letter, &self.filter, self.all, "purge")?;
         let broker = globals.open_unless(interrupt).await?;
         let done = self.purge(&broker, output, interrupt).await;
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 
     async fn purge(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {

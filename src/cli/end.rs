@@ -2,7 +2,7 @@
 
 use super::confirm::confirm;
 use super::failure::Failure;
-use super::globals::{Globals, parse_handle};
+use super::globals::{Globals, close_after, parse_handle};
 use super::interrupt::Interrupt;
 use super::many::{Filter, preview};
 use super::output::{Output, counted};
@@ -75,8 +75,7 @@ impl End {
             Some(handle) => interrupt.stops_change(self.end_one(&broker, handle, output)).await,
             None => self.end_all(&broker, output, interrupt).await,
         };
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 
     async fn end_one(&self, broker: &Broker, handle: ConversationHandle, output: &Output) -> Result<(), Failure> {

@@ -40,6 +40,19 @@ pub(super) struct Globals {
     brokers: Mutex<Vec<Broker>>,
 }
 
+/// The longest wait for the end of what ctrl-C has left under way.
+const LONGEST_CLOSE: Duration = Duration::from_secs(1);
+
+/// Closes the broker of a command that has ended so. What ctrl-C has stopped says first of all what was done.
+pub(super) async fn close_after(broker: &Broker, done: Result<(), Failure>) -> Result<(), Failure> {
+    if let Err(Failure::Interrupted(_)) = done {
+        let _ = tokio::time::timeout(LONGEST_CLOSE, broker.close()).await;
+        return done;
+    }
+    broker.close().await?;
+    done
+}
+
 /// The URL may hold a password.
 impl fmt::Debug for Globals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -29,6 +29,11 @@ pub(super) struct Install {
 }
 
 impl Install {
+    /// Whether it changes nothing.
+    pub(super) fn is_trial(&self) -> bool {
+        self.dry_run
+    }
+
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let steps = if self.dry_run { plan(&globals.db).await? } else { install(&globals.db).await? };
         if output.json {

@@ -5,6 +5,7 @@
 //! terminal that closes sends HUP as its shell does. The second of them killed the programs at work.
 
 use super::failure::Failure;
+use super::globals::Globals;
 use super::output::Output;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -117,10 +118,29 @@ impl Interrupt {
         tokio::time::timeout(LAST_MOMENT, change).await.ok()
     }
 
-    /// The same for a command that is one change.
+    /// The same for a change that is all there is to do.
     pub(super) async fn stops_change<T>(&self, change: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         let done = self.finishes(change).await;
         done.unwrap_or_else(|| Err(Failure::Interrupted(format!("interrupted; {UNDER_WAY}"))))
+    }
+
+    /// Runs a command that opens the broker for one change. Before it is open nothing is under way.
+    pub(super) async fn stops_command(
+        &self,
+        globals: &Globals,
+        command: impl Future<Output = Result<(), Failure>>,
+    ) -> Result<(), Failure> {
+        let mut command = pin!(command);
+        let mut interrupt = self.clone();
+        tokio::select! {
+            biased;
+            done = &mut command => return done,
+            () = interrupt.requested() => {}
+        }
+        match globals.opened.get() {
+            Some(_) => self.stops_change(command).await,
+            None => Err(Failure::Interrupted("interrupted".into())),
+        }
     }
 }
 
@@ -130,7 +150,8 @@ pub(super) const UNDER_WAY: &str = "what was under way may have been done";
 /// Says why the process ends without a report of its work; the reader of standard error may have stopped reading.
 fn report_end(is_json: bool) {
     let (done, is_done) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
+    // Without a thread nothing is said.
+    let _ = std::thread::Builder::new().spawn(move || {
         Failure::Interrupted(format!("interrupted again; {UNDER_WAY}")).report(&Output::new(is_json));
         let _ = done.send(());
     });

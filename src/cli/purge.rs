@@ -2,7 +2,7 @@
 
 use super::confirm::{confirm, end_of_preview};
 use super::failure::Failure;
-use super::globals::{Globals, parse_handle, parse_span};
+use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::interrupt::Interrupt;
 use super::output::{Output, counted, printable, table};
 use super::peek::before;
@@ -52,8 +52,7 @@ impl Purge {
     pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let broker = globals.open_unless(interrupt).await?;
         let done = self.purge(&broker, output, interrupt).await;
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 
     async fn purge(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {

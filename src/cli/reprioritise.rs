@@ -2,7 +2,7 @@
 
 use super::confirm::confirm;
 use super::failure::Failure;
-use super::globals::{Globals, parse_handle};
+use super::globals::{Globals, close_after, parse_handle};
 use super::interrupt::Interrupt;
 use super::many::{Filter, preview};
 use super::output::{Output, counted};
@@ -44,8 +44,7 @@ impl Reprioritise {
         }
         let broker = globals.open_unless(interrupt).await?;
         let done = self.change(&broker, output, interrupt).await;
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 
     async fn change(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use super::Filter;
 
 use crate::cli::confirm::confirm;
 use crate::cli::failure::Failure;
-use crate::cli::globals::Globals;
+use crate::cli::globals::{Globals, close_after};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, counted, printable};
 use clap::Args;
@@ -44,8 +44,7 @@ impl Redrive {
         let mut filter = self.filter.of(broker.clock().now());
         filter.state = Some("dead".to_owned());
         let done = each(&broker, &filter, self.yes, output, interrupt, Change::Redrive).await;
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 }
 
@@ -75,8 +74,7 @@ impl Cancel {
         let broker = globals.open_unless(interrupt).await?;
         let filter = self.filter.of(broker.clock().now());
         let done = each(&broker, &filter, self.yes, output, interrupt, Change::Cancel).await;
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 }
 

@@ -68,18 +68,19 @@ impl Work {
         match &self.command {
             Command::Push(command) => command.run(globals, output, interrupt).await,
             Command::Take(command) => interrupt.stops(command.run(globals, output)).await,
-            Command::Complete(command) => interrupt.stops_change(command.run(globals, output)).await,
-            Command::Fail(command) => interrupt.stops_change(command.run(globals, output)).await,
-            Command::Extend(command) => interrupt.stops_change(command.run(globals, output)).await,
+            Command::Complete(command) => interrupt.stops_command(globals, command.run(globals, output)).await,
+            Command::Fail(command) => interrupt.stops_command(globals, command.run(globals, output)).await,
+            Command::Extend(command) => interrupt.stops_command(globals, command.run(globals, output)).await,
             Command::Run(command) => command.run(globals, output, interrupt).await,
             Command::List(command) => interrupt.stops(command.run(globals, output)).await,
             Command::Show(command) => interrupt.stops(command.run(globals, output)).await,
             Command::Stats(command) => interrupt.stops(command.run(globals, output)).await,
             Command::Redrive(command) => command.run(globals, output, interrupt).await,
             Command::Cancel(command) => command.run(globals, output, interrupt).await,
-            Command::Pause(command) => interrupt.stops_change(command.run(globals, output)).await,
-            Command::Resume(command) => interrupt.stops_change(command.run(globals, output)).await,
-            Command::Schedule(command) => interrupt.stops_change(command.run(globals, output)).await,
+            Command::Pause(command) => interrupt.stops_command(globals, command.run(globals, output)).await,
+            Command::Resume(command) => interrupt.stops_command(globals, command.run(globals, output)).await,
+            Command::Schedule(command) if command.looks_only() => interrupt.stops(command.run(globals, output)).await,
+            Command::Schedule(command) => interrupt.stops_command(globals, command.run(globals, output)).await,
         }
     }
 }

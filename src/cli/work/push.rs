@@ -1,7 +1,7 @@
 //! `dialoq work push`
 
 use crate::cli::failure::Failure;
-use crate::cli::globals::{Globals, parse_span};
+use crate::cli::globals::{Globals, close_after, parse_span};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::lines::read_lines;
 use crate::cli::output::{Output, counted, printable};
@@ -68,8 +68,7 @@ impl Push {
             }
             None => self.lines(&broker, output, interrupt).await,
         };
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 
     /// The lines that have come are one commit, so that no transaction waits for the next one.

@@ -123,6 +123,11 @@ struct Next {
 }
 
 impl Schedule {
+    /// Whether it changes nothing.
+    pub(super) fn looks_only(&self) -> bool {
+        matches!(self.command, Command::List | Command::Next(_))
+    }
+
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         match &self.command {
             Command::List => list(globals, output).await,

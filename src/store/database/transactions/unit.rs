@@ -1,7 +1,7 @@
 //! Units outside the batches: one verb in a call that commits by itself, several in a transaction of their own.
 
 use crate::error::{Error, Result};
-use crate::protocol::work::WorkVerb;
+use crate::protocol::work::{Hold, WorkVerb};
 use crate::protocol::{Outcome, ReceiveFrom, Unit, Verb};
 use crate::store::SqlRow;
 use crate::store::database::Database;
@@ -183,7 +183,8 @@ impl Database {
                     None => self.control.quick_call(verbs::call(&verb, &context)?).await,
                 }
             };
-            // A call that takes waits for no lock. It may have committed when it is cut off, and nothing would give back what it took.
+            // A call that takes may have committed when it is cut off, and nothing would give back what it took. It waits for no group; in a
+            // queue with limits for the takes before it.
             let answer = if takes(&verb) { Some(attempt.await) } else { caller.unless_left(attempt).await };
             let Some(answer) = answer else { return Err(caller::left()) };
             let failure = match answer {
@@ -372,9 +373,13 @@ fn heartbeat_hangs_after(verb: &Verb) -> Duration {
     Duration::from_millis(lease_ms / 6).clamp(HANGING, LONGEST_HEARTBEAT)
 }
 
-/// Whether a verb gives messages or jobs to its caller only.
+/// Whether what a verb has taken for a caller that has left is counted as dropped, or can be given back. A job that a pop has taken is lost.
 fn takes(verb: &Verb) -> bool {
-    matches!(verb, Verb::Receive { .. } | Verb::Work(WorkVerb::Take(_)))
+    match verb {
+        Verb::Receive { .. } => true,
+        Verb::Work(WorkVerb::Take(take)) => matches!(take.hold, Hold::Lease(_)),
+        _ => false,
+    }
 }
 
 fn is_single(verb: &Verb) -> bool {
