@@ -139,3 +139,22 @@ async fn a_recording_is_played_to_the_strategies_named() {
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "the lab cleans up: {left:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_without_high_messages_shows_nothing_about_them() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("load.jsonl");
+    std::fs::write(&path, "{\"at_ms\":3,\"class\":\"low\"}\n").unwrap();
+    let options = Options {
+        source: Source::Recorded(path),
+        service: Duration::ZERO,
+        folder: folder.path().to_owned(),
+        ..Options::default()
+    };
+    let report = run(options, |_| (), &Interrupt::never()).await.unwrap().unwrap();
+    for finding in &report.findings {
+        let about_high = ["starve low", "favours", "ramp"].iter().any(|words| finding.title.contains(words));
+        assert!(!about_high && !finding.text.contains("Under the flood"), "{finding:?}");
+    }
+}

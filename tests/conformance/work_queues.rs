@@ -169,6 +169,9 @@ case!(a_lease_ends_by_itself_unless_it_is_extended, [240], async |t| {
     with(&t, "LEASE_MS = 100, RETRY_DELAY_MS = 0").await?;
     push(&t.broker, "a").await?;
     let first = t.broker.take_jobs(W).await?.remove(0);
+    let untaken = TakenJob { job: push(&t.broker, "b").await?, token: 0 };
+    assert_eq!(code(t.broker.complete_job(untaken).await), Code::LEASE_LOST.0, "no reader has taken it");
+    t.broker.cancel_job(untaken.job).await?;
     t.advance_ms(50).await?;
     t.broker.extend_job(&first, Some(Duration::from_millis(300))).await?;
     t.advance_ms(299).await?;
