@@ -579,10 +579,11 @@ impl Engine {
         if is_wanted {
             self.wake_writer();
         }
-        let is_redefined = batch.catalog.is_some();
         if let Some(catalog) = batch.catalog.take() {
             self.checking.publish(&catalog);
             *self.catalog.write().unwrap_or_else(|held| held.into_inner()) = catalog;
+            // Before the answers: a receiver that begins to wait after a definition was answered is not woken for it.
+            self.board.wake_all();
         }
         if !batch.unchecked.is_empty() {
             self.checking.check_later(std::mem::take(&mut batch.unchecked));
@@ -602,9 +603,6 @@ impl Engine {
             }
         }
         drop(room);
-        if is_redefined {
-            self.board.wake_all();
-        }
     }
 
     /// A caller has gone before it got these: its jobs go back, its messages are lost and counted.

@@ -353,6 +353,31 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
     assert_eq!(counts.dropped.load(SeqCst), 2);
 }
 
+/// A caller that begins to wait for a signal as soon as it is answered.
+struct WaitsWhenAnswered(Arc<SqliteStore>, std::sync::Mutex<Option<BoxFuture<'static, ()>>>);
+
+impl std::task::Wake for WaitsWhenAnswered {
+    fn wake(self: Arc<Self>) {
+        *self.1.lock().unwrap() = Some(Box::pin(self.0.activity().queue("to").register(true)));
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_begins_to_wait_after_a_definition_is_answered_is_not_woken_for_it() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let waits = Arc::new(WaitsWhenAnswered(store.clone(), Default::default()));
+    let mut altered = store.submit(vec![set_status(true)]);
+    {
+        let mut write = store.engine.write.lock().unwrap();
+        assert!(altered.as_mut().poll(&mut Context::from_waker(&Waker::from(waits.clone()))).is_pending());
+        store.engine.run_batch(&mut write, true);
+    }
+    let mut signal = waits.1.lock().unwrap().take().expect("the answer wakes its caller");
+    assert_pending(&mut signal);
+    altered.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_close_that_cannot_tidy_the_file_wakes_receivers() {
     let _limit = crate::testing::limit();
