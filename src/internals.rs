@@ -64,6 +64,7 @@ pub mod counting {
     use crate::error::Result;
     use crate::protocol::EndForm;
     use crate::status::{Changed, ConversationFilter, DeadLetterFilter, MessageFilter, Purged, Redriven};
+    use crate::work::{JobFilter, JobStatus};
 
     /// [`Broker::end_conversations`]
     pub async fn end(broker: &Broker, filter: &ConversationFilter, form: EndForm, changed: &mut Changed) -> Result<()> {
@@ -93,6 +94,26 @@ pub mod counting {
     /// [`Broker::purge_dead_letters`]
     pub async fn purge_dead(broker: &Broker, filter: &DeadLetterFilter, purged: &mut u64) -> Result<()> {
         broker.purge_dead_counting(filter, purged).await
+    }
+
+    /// [`Broker::redrive_found_jobs`]
+    pub async fn redrive_jobs(
+        broker: &Broker,
+        filter: &JobFilter,
+        found: &[JobStatus],
+        redriven: &mut u64,
+    ) -> Result<()> {
+        broker.redrive_found_counting(filter, found, redriven).await
+    }
+
+    /// [`Broker::cancel_found_jobs`]
+    pub async fn cancel_jobs(
+        broker: &Broker,
+        filter: &JobFilter,
+        found: &[JobStatus],
+        cancelled: &mut u64,
+    ) -> Result<()> {
+        broker.cancel_found_counting(filter, found, cancelled).await
     }
 }
 

@@ -69,13 +69,20 @@ impl Interrupt {
                     times = seen.times;
                 });
                 if times == 2 {
-                    std::thread::spawn(move || {
-                        std::thread::sleep(GRACE);
+                    let end = move || {
                         kill_programs();
                         report_end(is_json);
                         // Commits are atomic and acknowledged only once synced, so this loses nothing either.
                         std::process::exit(130);
+                    };
+                    let ends_later = std::thread::Builder::new().spawn(move || {
+                        std::thread::sleep(GRACE);
+                        end();
                     });
+                    // Where the system gives no more threads, the process must end all the same.
+                    if ends_later.is_err() {
+                        end();
+                    }
                 }
             }
         });

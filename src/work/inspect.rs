@@ -324,7 +324,9 @@ impl Broker {
         }
         let dead = JobFilter { state: Some("dead".to_owned()), ..filter.clone() };
         let jobs = self.jobs_to_change(&dead).await?;
-        self.each_job(&dead, &jobs, |job, seen| WorkVerb::Redrive { job, seen }).await
+        let mut redriven = 0;
+        self.redrive_found_counting(&dead, &jobs, &mut redriven).await?;
+        Ok(redriven)
     }
 
     /// As [`Broker::redrive_jobs`], but only of these jobs, which [`Broker::jobs`] has found by this filter: those of a preview. A
@@ -333,11 +335,23 @@ impl Broker {
     /// # Errors
     /// Those of the store; then jobs before the failure are redriven.
     pub async fn redrive_found_jobs(&self, filter: &JobFilter, found: &[JobStatus]) -> Result<u64> {
+        let mut redriven = 0;
+        self.redrive_found_counting(filter, found, &mut redriven).await?;
+        Ok(redriven)
+    }
+
+    /// The same for a caller that wants the number although it gives the call up.
+    pub(crate) async fn redrive_found_counting(
+        &self,
+        filter: &JobFilter,
+        found: &[JobStatus],
+        redriven: &mut u64,
+    ) -> Result<()> {
         if filter.state.as_deref().is_some_and(|state| state != "dead") {
-            return Ok(0);
+            return Ok(());
         }
         let dead = JobFilter { state: Some("dead".to_owned()), ..filter.clone() };
-        self.each_job(&dead, found, |job, seen| WorkVerb::Redrive { job, seen }).await
+        self.each_job(&dead, found, |job, seen| WorkVerb::Redrive { job, seen }, redriven).await
     }
 
     /// Cancels every job of a filter. Returns how many; jobs that an open transaction holds, or that are finished
@@ -357,7 +371,19 @@ impl Broker {
     /// # Errors
     /// Those of the store; then jobs before the failure are cancelled.
     pub async fn cancel_found_jobs(&self, filter: &JobFilter, found: &[JobStatus]) -> Result<u64> {
-        self.each_job(filter, found, |job, seen| WorkVerb::Cancel { job, seen }).await
+        let mut cancelled = 0;
+        self.cancel_found_counting(filter, found, &mut cancelled).await?;
+        Ok(cancelled)
+    }
+
+    /// The same for a caller that wants the number although it gives the call up.
+    pub(crate) async fn cancel_found_counting(
+        &self,
+        filter: &JobFilter,
+        found: &[JobStatus],
+        cancelled: &mut u64,
+    ) -> Result<()> {
+        self.each_job(filter, found, |job, seen| WorkVerb::Cancel { job, seen }, cancelled).await
     }
 
     async fn each_job(
@@ -365,7 +391,8 @@ impl Broker {
         filter: &JobFilter,
         found: &[JobStatus],
         verb: impl Fn(JobId, Option<Seen>) -> WorkVerb,
-    ) -> Result<u64> {
+        done: &mut u64,
+    ) -> Result<()> {
         // Queue, type and id never change.
         let may_change = filter.state.is_some() || filter.error.is_some() || filter.taken_before.is_some();
         let verb = |job: &JobStatus| {
@@ -373,21 +400,20 @@ impl Broker {
             let state = Some(filter.state.as_deref().unwrap_or(&job.state).into());
             Verb::Work(verb(job.job, may_change.then_some(Seen { state, token: job.token })))
         };
-        let mut done = 0;
         for jobs in found.chunks(AT_ONCE) {
             let unit = jobs.iter().map(verb).collect();
             match self.submit(unit).await {
-                Ok(outcomes) => done += outcomes.len() as u64,
+                Ok(outcomes) => *done += outcomes.len() as u64,
                 // One of them has changed meanwhile: each by itself.
                 Err(error) if is_changed(&error) => {
                     for job in jobs {
-                        done += u64::from(self.change_job(filter, job, verb).await?);
+                        *done += u64::from(self.change_job(filter, job, verb).await?);
                     }
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(done)
+        Ok(())
     }
 
     /// Changes a job that a filter has found, if it still matches; whether it did. One whose state has changed since is looked at

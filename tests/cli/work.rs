@@ -165,6 +165,19 @@ fn the_list_says_when_a_scheduled_job_is_due() {
 }
 
 #[test]
+fn the_list_says_that_there_are_more_jobs_than_it_shows() {
+    let _limit = crate::limit();
+    let shop = emails("WITH HISTORY = ON", 3);
+    let more = "and more; --limit shows more than 2\n";
+    assert!(shop.ok(&["work", "list", "emails", "--limit", "2"]).ends_with(more));
+    assert!(!shop.ok(&["work", "list", "emails", "--limit", "3"]).contains("and more"));
+    assert_eq!(shop.json(&["--json", "work", "list", "emails", "--limit", "2"]).len(), 2);
+    shop.ok(&["work", "cancel", "emails", "--yes"]);
+    assert!(shop.ok(&["work", "list", "emails", "--finished", "--limit", "2"]).ends_with(more));
+    assert!(!shop.ok(&["work", "list", "emails", "--finished", "--limit", "3"]).contains("and more"));
+}
+
+#[test]
 fn a_redrive_of_another_state_and_a_misspelled_queue_are_refused() {
     let _limit = crate::limit();
     let shop = emails("WITH MAX_ATTEMPTS = 1", 1);

@@ -9,7 +9,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, counted, printable};
 use clap::Args;
 use dialoq::Broker;
-use dialoq::internals::jobs_to_change;
+use dialoq::internals::{counting, jobs_to_change};
 use dialoq::protocol::definition::{Definition, WorkOption};
 use dialoq::work::JobFilter;
 use serde_json::json;
@@ -110,16 +110,19 @@ async fn each(
         let question = format!("{verb} {}?", counted(found, "job"));
         interrupt.stops(confirm(false, &question, output)).await?;
     }
+    let mut number = 0;
     let changed = async {
-        Ok(match change {
-            Change::Redrive => broker.redrive_found_jobs(filter, &jobs).await?,
-            Change::Cancel => broker.cancel_found_jobs(filter, &jobs).await?,
-        })
+        match change {
+            Change::Redrive => counting::redrive_jobs(broker, filter, &jobs, &mut number).await,
+            Change::Cancel => counting::cancel_jobs(broker, filter, &jobs, &mut number).await,
+        }
     };
-    let jobs = interrupt.stops_change(changed).await?;
+    if interrupt.unless_requested(changed).await?.is_none() {
+        return Err(Failure::cut_off(&format!("{done} {}", counted(number, "job"))));
+    }
     match output.json {
-        true => output.json(&json!({ done: jobs })),
-        false => output.text(&format!("{done} {}", counted(jobs, "job"))),
+        true => output.json(&json!({ done: number })),
+        false => output.text(&format!("{done} {}", counted(number, "job"))),
     }
 }
 

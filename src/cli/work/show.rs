@@ -44,12 +44,16 @@ impl List {
         let now = broker.clock().now();
         let filter = self.filter.of(now);
         if self.finished {
-            return finished(output, &broker.finished_jobs(&filter, self.limit).await?);
+            let mut jobs = broker.finished_jobs(&filter, self.limit.saturating_add(1)).await?;
+            let has_more = self.leave(&mut jobs);
+            finished(output, &jobs)?;
+            return self.say_more(output, has_more);
         }
         if filter == JobFilter::default() {
             return queues(output, &broker).await;
         }
-        let jobs = broker.jobs(&filter, self.limit).await?;
+        let mut jobs = broker.jobs(&filter, self.limit.saturating_add(1)).await?;
+        let has_more = self.leave(&mut jobs);
         if output.json {
             return jobs.iter().try_for_each(|job| output.json(job));
         }
@@ -70,7 +74,22 @@ impl List {
             ]
         };
         // In a narrow terminal first the reader goes, then the type, the attempts, the queue and the age.
-        output.text(&fitting_with_text(&headings, &[6, 2, 4, 1, 5], jobs.iter().map(row).collect()).to_string())
+        output.text(&fitting_with_text(&headings, &[6, 2, 4, 1, 5], jobs.iter().map(row).collect()).to_string())?;
+        self.say_more(output, has_more)
+    }
+
+    /// Leaves as many as are asked for; whether there were more.
+    fn leave<T>(&self, jobs: &mut Vec<T>) -> bool {
+        let has_more = jobs.len() > self.limit as usize;
+        jobs.truncate(self.limit as usize);
+        has_more
+    }
+
+    fn say_more(&self, output: &Output, has_more: bool) -> Result<(), Failure> {
+        match has_more && !output.json {
+            true => output.text(&format!("and more; --limit shows more than {}", self.limit)),
+            false => Ok(()),
+        }
     }
 }
 
