@@ -2,11 +2,12 @@
 
 use super::failure::Failure;
 use super::globals::Globals;
+use dialoq::catalog::Catalog;
 use dialoq::internals::ErrorConstructors;
 use dialoq::status::NameKind;
 use dialoq::{Code, Error};
 
-/// The failure, with the name that was probably meant.
+/// The failure, with the name that was probably meant, or with the kind of queue that has this name.
 pub(super) fn with_names(failure: Failure, globals: &Globals) -> Failure {
     let Failure::Refused(error) = failure else { return failure };
     let near = globals.opened.get().and_then(|catalog| {
@@ -14,18 +15,35 @@ pub(super) fn with_names(failure: Failure, globals: &Globals) -> Failure {
         if error.message().contains("did you mean") {
             return None;
         }
+        if let Some(other) = other_kind(catalog, kind, &name) {
+            return Some(other.to_owned());
+        }
         // The name itself was dropped while the command waited.
-        kind.nearest(catalog, &name).filter(|near| **near != *name)
+        let near = kind.nearest(catalog, &name).filter(|near| **near != *name)?;
+        Some(format!("did you mean '{near}'?"))
     });
     Failure::Refused(match near {
         None => error,
-        Some(near) => {
-            let message = format!("{}; did you mean '{near}'?", error.message());
+        Some(hint) => {
+            let message = format!("{}; {hint}", error.message());
             let (code, position) = (error.code(), error.position());
             let named = Error::new(code, message);
             position.into_iter().fold(named, |named, position| named.at(position))
         }
     })
+}
+
+/// What to say of a queue that is one of the other kind.
+fn other_kind(catalog: &Catalog, kind: NameKind, name: &str) -> Option<&'static str> {
+    match kind {
+        NameKind::Queue if catalog.work_queue(name).is_some() => {
+            Some("there is a work queue of this name, and `dialoq work` has its commands")
+        }
+        NameKind::WorkQueue if catalog.queue(name).is_some() => {
+            Some("there is a queue of messages of this name, whose commands are those without `work`")
+        }
+        _ => None,
+    }
 }
 
 /// What does not exist, by the number and the text of a refusal: the last of the words of a kind, and the quoted name after it.

@@ -178,6 +178,21 @@ fn the_list_says_that_there_are_more_jobs_than_it_shows() {
 }
 
 #[test]
+fn a_queue_of_the_other_kind_is_named() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    shop.ok_with(&["apply", "-"], b"CREATE QUEUE orders");
+    for verb in ["receive", "peek", "pause"] {
+        let refused = shop.fails(1, &[verb, "emails"]);
+        assert!(refused.contains("60002") && refused.contains("there is a work queue of this name"), "{refused}");
+    }
+    for verb in ["take", "pause"] {
+        let refused = shop.fails(1, &["work", verb, "orders"]);
+        assert!(refused.contains("60002") && refused.contains("there is a queue of messages"), "{refused}");
+    }
+}
+
+#[test]
 fn a_redrive_of_another_state_and_a_misspelled_queue_are_refused() {
     let _limit = crate::limit();
     let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
