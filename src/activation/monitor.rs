@@ -371,7 +371,7 @@ impl Monitor {
             self.hold_until = None;
         }
         // A waiting session has tried and found nothing, so it counts like an empty result from now on.
-        if waits || facts.waiting > 0 {
+        if waits || is_awaited(facts) {
             self.quiet_since = self.quiet_since.max(now);
         }
         if let Some(empty) = facts.last_empty.filter(|empty| *empty <= now) {
@@ -387,7 +387,7 @@ impl Monitor {
         running: Running,
         now: Timestamp,
     ) -> usize {
-        if facts.unread == 0 || facts.waiting > 0 || self.held(now) {
+        if facts.unread == 0 || is_awaited(facts) || self.held(now) {
             return 0;
         }
         if running.readers > 0 && !self.is_new {
@@ -415,7 +415,7 @@ impl Monitor {
         running: Running,
         now: Timestamp,
     ) -> usize {
-        if facts.waiting > 0 || self.held(now) {
+        if is_awaited(facts) || self.held(now) {
             return 0;
         }
         let counted = settings.launches != Launches::Events;
@@ -434,7 +434,8 @@ impl Monitor {
         if self.state == MonitorState::Inactive || self.held(now) {
             return 0;
         }
-        let unserved = facts.ready_groups.saturating_sub(facts.waiting + running.starting + launched);
+        let waiting = if is_awaited(facts) { facts.waiting } else { 0 };
+        let unserved = facts.ready_groups.saturating_sub(waiting + running.starting + launched);
         let room = usize::from(max).saturating_sub(running.readers + launched);
         let launch = unserved.min(room);
         self.count(launch, now);
@@ -490,6 +491,11 @@ impl Monitor {
             }
         }
     }
+}
+
+/// Whether sessions wait that will take what comes.
+fn is_awaited(facts: &QueueFacts) -> bool {
+    facts.waiting > 0 && !facts.is_unserved
 }
 
 #[cfg(test)]

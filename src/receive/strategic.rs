@@ -4,12 +4,14 @@ use super::strategy::{ClassAttempt, Found, Plan, Served, Strategy, WhenEmpty};
 use super::wait::{Deadline, ReceiveAttempt, WaitEnd, is_held, receive_first};
 use crate::act::Perform;
 use crate::broker::Broker;
-use crate::error::Result;
+use crate::catalog::{Catalog, same_name};
+use crate::error::{Code, Result};
 use crate::message::Batch;
 use crate::store::BoxFuture;
 use crate::tx::Tx;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio_stream::Stream;
@@ -46,7 +48,10 @@ impl Turn {
 
 impl Broker {
     /// A stream of transactions, each with the batch that the strategy chose. It waits for ever; after an error it
-    /// ends.
+    /// ends. A queue that is turned off is left out until it is on again, with a warning in the log; 9617 comes if none of its queues is on.
+    ///
+    /// Poll it, or drop it: a message may be meant for this stream, and another receiver gets it a second or two later if the stream
+    /// does not come.
     ///
     /// The strategy learns of a batch when the stream yields it, so take the turns one at a time, or run several
     /// streams concurrently: each has a strategy of its own and they share the groups out by their locks.
@@ -70,7 +75,7 @@ impl Broker {
     pub fn receive_by(&self, strategy: impl Strategy + 'static) -> Result<Strategic> {
         let mut strategy: Box<dyn Strategy> = Box::new(strategy);
         strategy.prepare(&self.catalog())?;
-        Ok(Strategic { broker: self.clone(), state: State::Idle(strategy) })
+        Ok(Strategic { broker: self.clone(), state: State::Idle(strategy, Messages::default()) })
     }
 }
 
@@ -82,9 +87,9 @@ pub struct Strategic {
 }
 
 enum State {
-    Idle(Box<dyn Strategy>),
+    Idle(Box<dyn Strategy>, Messages),
     /// It outlives a caller that gives up polling, so nothing received is lost.
-    Running(BoxFuture<'static, (Box<dyn Strategy>, Result<Turn>)>),
+    Running(BoxFuture<'static, (Box<dyn Strategy>, Messages, Result<Turn>)>),
     Ended,
 }
 
@@ -94,34 +99,47 @@ impl Stream for Strategic {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let stream = &mut *self;
         let mut running = match std::mem::replace(&mut stream.state, State::Ended) {
-            State::Idle(strategy) => Box::pin(run(stream.broker.clone(), strategy)),
+            State::Idle(strategy, messages) => Box::pin(run(stream.broker.clone(), strategy, messages)),
             State::Running(running) => running,
             State::Ended => return Poll::Ready(None),
         };
-        let Poll::Ready((strategy, turn)) = running.as_mut().poll(context) else {
+        let Poll::Ready((strategy, messages, turn)) = running.as_mut().poll(context) else {
             stream.state = State::Running(running);
             return Poll::Pending;
         };
         if turn.is_ok() {
-            stream.state = State::Idle(strategy);
+            stream.state = State::Idle(strategy, messages);
         }
         Poll::Ready(Some(turn))
     }
 }
 
-async fn run(broker: Broker, mut strategy: Box<dyn Strategy>) -> (Box<dyn Strategy>, Result<Turn>) {
-    let turn = next_turn(&broker, &mut *strategy).await;
-    (strategy, turn)
+async fn run(
+    broker: Broker,
+    mut strategy: Box<dyn Strategy>,
+    messages: Messages,
+) -> (Box<dyn Strategy>, Messages, Result<Turn>) {
+    let turn = next_turn(&broker, &mut *strategy, &messages).await;
+    (strategy, messages, turn)
 }
 
-async fn next_turn(broker: &Broker, strategy: &mut dyn Strategy) -> Result<Turn> {
+async fn next_turn(broker: &Broker, strategy: &mut dyn Strategy, messages: &Messages) -> Result<Turn> {
     let tx = broker.begin().await?;
     loop {
-        if let Some((class, batch)) = next_by(&Messages, &tx, strategy, Deadline::Never).await? {
-            return Ok(Turn { tx, batch, class });
+        match next_by(messages, &tx, strategy, Deadline::Never).await {
+            Ok(Some((class, batch))) => return Ok(Turn { tx, batch, class }),
+            Ok(None) => {}
+            // Another process has turned it off, and this one learns of it in a moment; then the plan leaves it out.
+            Err(error) if error.code() == Code::QUEUE_DISABLED && messages.has_other_queues(broker, strategy) => {
+                tokio::time::sleep(AFTER_A_REFUSAL).await;
+            }
+            Err(error) => return Err(error),
         }
     }
 }
+
+/// How long until the next plan after a queue was found to be off. The message that says so takes a few milliseconds.
+const AFTER_A_REFUSAL: Duration = Duration::from_millis(20);
 
 /// The place of the first attempt that found something, and what it found.
 pub(crate) type FirstFound<B> = Option<(usize, B)>;
@@ -156,8 +174,27 @@ pub(crate) trait Chosen: Sync {
     fn describe(attempt: usize, batch: &Self::Batch) -> Option<Found>;
 }
 
-/// Queues of messages.
-struct Messages;
+/// Queues of messages; those that are off are left out.
+#[derive(Debug, Default)]
+struct Messages {
+    /// It was said that one is.
+    is_said: AtomicBool,
+}
+
+impl Messages {
+    /// Whether a queue of the strategy is on, as far as this process knows, and there is more than one.
+    fn has_other_queues(&self, broker: &Broker, strategy: &dyn Strategy) -> bool {
+        let (catalog, plan) = (broker.catalog(), strategy.plan(broker.clock().now()));
+        let first = &plan.attempts[0].receive.queue;
+        plan.attempts.iter().any(|attempt| !same_name(&attempt.receive.queue, first))
+            && plan.attempts.iter().any(|attempt| is_on(&catalog, attempt))
+    }
+}
+
+fn is_on(catalog: &Catalog, attempt: &ClassAttempt) -> bool {
+    // That one is missing is an error, which the attempt gives.
+    catalog.queue(&attempt.receive.queue).is_none_or(|queue| queue.is_receive_enabled)
+}
 
 impl Chosen for Messages {
     type Batch = Batch;
@@ -172,6 +209,23 @@ impl Chosen for Messages {
             let attempts: Vec<ReceiveAttempt> = attempts.iter().map(|attempt| attempt.receive.clone()).collect();
             receive_first(act, &attempts, deadline).await
         })
+    }
+
+    /// All if none of the queues is on, so that the attempts fail. One poison message in the queue of one class ended the service of all
+    /// others.
+    fn places(&self, act: &dyn Perform, attempts: &[ClassAttempt]) -> Option<Vec<usize>> {
+        let catalog = act.store().catalog();
+        let on: Vec<usize> = (0..attempts.len()).filter(|place| is_on(&catalog, &attempts[*place])).collect();
+        let are_some_off = !on.is_empty() && on.len() < attempts.len();
+        let was_said = self.is_said.swap(are_some_off, Relaxed);
+        if are_some_off && !was_said {
+            let off = attempts.iter().find(|attempt| !is_on(&catalog, attempt)).map(|attempt| &attempt.receive.queue);
+            tracing::warn!(
+                queue = off.map(Arc::as_ref),
+                "a queue of a strategy is off; messages are received from the others meanwhile"
+            );
+        }
+        are_some_off.then_some(on)
     }
 
     fn describe(attempt: usize, batch: &Batch) -> Option<Found> {
@@ -208,7 +262,7 @@ pub(crate) async fn next_by<C: Chosen>(
     }
 }
 
-/// How often it is looked whether a queue that is missing is there again.
+/// How often it is looked whether a queue that is missing or off is there again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Makes the attempts of a plan once, without those that are left out; and whether there are any.
@@ -353,6 +407,50 @@ mod tests {
             };
             let ((class, _), ()) = tokio::join!(next(&mut turns), sent);
             assert_eq!(class, queue);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_is_off_is_left_out_until_it_is_on() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        send(&broker, "high", "urgent", &["bad"]).await;
+        send(&broker, "low", "routine", &["l1", "l2", "l3"]).await;
+        let mut turns = broker.receive_by(dual_queue_loop("high", "low")).unwrap();
+        for _ in 0..5 {
+            let turn = turns.next().await.unwrap().unwrap();
+            assert_eq!(&*turn.class, "high");
+            turn.rollback().await.unwrap();
+        }
+        assert!(!broker.catalog().queue("high").unwrap().is_receive_enabled, "five rollbacks turn it off");
+        for body in ["l1", "l2", "l3"] {
+            assert_eq!(next(&mut turns).await, ("low".to_owned(), vec![body.to_owned()]));
+        }
+        broker.pause("low", None).await.unwrap();
+        let refused = turns.next().await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), Code::QUEUE_DISABLED, "none is on");
+        for classic in [false, true] {
+            broker.resume("low").await.unwrap();
+            let mut turns = match classic {
+                false => broker.receive_by(dual_queue_loop("high", "low")).unwrap(),
+                true => broker.receive_by(dual_queue_loop_classic("high", "low")).unwrap(),
+            };
+            let resumed = async {
+                until_waiting(&broker, "low").await;
+                broker.resume("high").await.unwrap();
+                // It looks for that once a second.
+                loop {
+                    broker.advance(Duration::from_secs(1));
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (class, bodies) = tokio::select! {
+                turn = next(&mut turns) => turn,
+                () = resumed => unreachable!("it goes on until the turn comes"),
+            };
+            assert_eq!((&*class, bodies), ("high", vec!["bad".to_owned()]));
+            send(&broker, "high", "urgent", &["bad"]).await;
+            broker.pause("high", None).await.unwrap();
         }
     }
 

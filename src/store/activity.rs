@@ -6,8 +6,9 @@ use super::monitors::MonitorBoard;
 use crate::catalog::fold_name;
 use crate::time::Timestamp;
 use dashmap::DashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
@@ -20,6 +21,7 @@ pub struct ActivityBoard {
     definitions: Arc<Notify>,
     monitors: MonitorBoard,
     sleepers: Arc<Sleepers>,
+    looked_at: Mutex<Option<Instant>>,
     /// The store does not tell when another process frees the place of a reader.
     hides_free_places: AtomicBool,
 }
@@ -44,14 +46,17 @@ impl Drop for SleepGuard {
 /// Below this number of names nothing is pruned.
 const LEAST_PRUNED: usize = 1024;
 
+/// How long a woken receiver may take to come before another one is woken. One that is polled takes a millisecond.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// How long readers of several work queues leave one out after a refused take: five seconds.
 const LEFT_OUT_US: i64 = 5_000_000;
 
 impl Default for ActivityBoard {
     fn default() -> Self {
-        let (queues, definitions, monitors, sleepers, hides_free_places) = Default::default();
+        let (queues, definitions, monitors, sleepers, looked_at, hides_free_places) = Default::default();
         let prune_at = AtomicUsize::new(LEAST_PRUNED);
-        Self { queues, prune_at, definitions, monitors, sleepers, hides_free_places }
+        Self { queues, prune_at, definitions, monitors, sleepers, looked_at, hides_free_places }
     }
 }
 
@@ -96,6 +101,32 @@ impl ActivityBoard {
             queue.wake_all();
         }
         self.definitions.notify_waiters();
+    }
+
+    /// The store, now and then: once in [`LOOK_EVERY`] it passes on what woken receivers have not come for. A wait that its caller does
+    /// not poll, as in a `select!` whose other branch works, kept its signal from all others for as long as that took.
+    pub(crate) fn look_after_receivers(&self) {
+        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        *looked_at = Some(Instant::now());
+        drop(looked_at);
+        self.pass_on_unserved();
+    }
+
+    /// For a store without a thread of its own: does so for ever.
+    pub(crate) async fn keep_looking_after_receivers(&self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            self.look_after_receivers();
+        }
+    }
+
+    fn pass_on_unserved(&self) {
+        for queue in &self.queues {
+            queue.pass_on_unserved();
+        }
     }
 
     /// Wakes the receivers that wait for one conversation, group or level, of all queues.
@@ -163,6 +194,12 @@ pub struct QueueActivity {
     newly_ready: AtomicU64,
     signals: AtomicU64,
     wakes: AtomicU64,
+    /// One more than the receives at the last look, if messages were ready and sessions waited.
+    receives_seen: AtomicU64,
+    /// How often a signal was passed on for the same messages.
+    passed_on: AtomicUsize,
+    /// They wait for messages that are ready, and do not come.
+    is_unserved: AtomicBool,
     /// When a take was refused because a transaction that stays open has taken from this work queue, in microseconds; 0 if none was.
     refused_us: AtomicI64,
     /// A store has reported the state of the queue, so it exists.
@@ -182,6 +219,8 @@ pub struct QueueFacts {
     pub waiting: usize,
     /// Waits of the same kind begun so far.
     pub waits: u64,
+    /// Messages are ready, and none of these sessions has come for a second: their callers do something else meanwhile.
+    pub is_unserved: bool,
     /// When one of those statements that takes any message last returned empty.
     pub last_empty: Option<Timestamp>,
     /// The number of reader places that other processes have freed so far.
@@ -257,6 +296,22 @@ impl QueueActivity {
     pub fn pass_on(&self) {
         if self.ready_groups.load(SeqCst) > 0 {
             self.any.notify_one();
+        }
+    }
+
+    /// Wakes one more receiver, and the monitors, if there were messages and waiting sessions at the last look too and none has tried
+    /// since. Each session is woken for the same messages once: what is ready may be more than may be taken.
+    fn pass_on_unserved(&self) {
+        let waiting = self.waiting.load(SeqCst);
+        let is_stuck = waiting > 0 && self.ready_groups.load(SeqCst) > 0;
+        let seen = if is_stuck { self.receives.load(SeqCst) + 1 } else { 0 };
+        let is_unserved = self.receives_seen.swap(seen, SeqCst) == seen && is_stuck;
+        self.is_unserved.store(is_unserved, SeqCst);
+        if !is_unserved {
+            self.passed_on.store(0, SeqCst);
+        } else if self.passed_on.fetch_add(1, SeqCst) < waiting {
+            self.any.notify_one();
+            self.monitors.notify_waiters();
         }
     }
 
@@ -336,6 +391,7 @@ impl QueueActivity {
             receives: self.receives.load(SeqCst),
             waiting: self.waiting.load(SeqCst),
             waits: self.waits.load(SeqCst),
+            is_unserved: self.is_unserved.load(SeqCst),
             last_empty: (last_empty_us != 0).then_some(Timestamp(last_empty_us)),
             places_freed: self.places_freed.load(SeqCst),
         }
@@ -357,6 +413,31 @@ impl Drop for WaitGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_signal_that_no_session_comes_for_goes_to_each_other_one_once() {
+        let board = ActivityBoard::default();
+        let queue = board.queue("q");
+        let _waits = [queue.wait(), queue.wait()];
+        let mut signals: Vec<_> = (0..2).map(|_| Box::pin(queue.register(false))).collect();
+        let mut come = || -> Vec<bool> { signals.iter_mut().map(|signal| signal.as_mut().enable()).collect() };
+        assert_eq!(come(), [false, false]);
+        queue.arrived(1, 1, 1);
+        board.pass_on_unserved();
+        assert_eq!((come(), queue.facts().is_unserved), (vec![true, false], false), "it may still come");
+        board.pass_on_unserved();
+        assert_eq!((come(), queue.facts().is_unserved), (vec![true, true], true));
+        let mut later = Box::pin(queue.register(false));
+        // For the session that came first, then no more.
+        board.pass_on_unserved();
+        assert!(later.as_mut().enable());
+        let mut last = Box::pin(queue.register(false));
+        board.pass_on_unserved();
+        assert!(!last.as_mut().enable());
+        queue.received(None);
+        board.pass_on_unserved();
+        assert!(!queue.facts().is_unserved && !last.as_mut().enable(), "one has come");
+    }
 
     #[test]
     fn names_that_no_queue_has_are_forgotten() {

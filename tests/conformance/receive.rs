@@ -97,6 +97,20 @@ case!(waits_end_with_a_commit, [161], async |t| {
     assert_eq!(waiting.await?.texts(), ["at last"]);
 });
 
+case!(a_wait_that_its_caller_does_not_poll_keeps_no_message_from_another, [161], async |t| {
+    let dialog = t.dialog().await?;
+    let (first, second) = (t.clone(), t.clone());
+    // It sleeps before the other, so that the signal goes to it.
+    let mut unpolled = Box::pin(async move { first.wait_receive("QT", None).await });
+    t.still_waits(&mut unpolled).await;
+    let mut waiting = Box::pin(async move { second.wait_receive("QT", None).await });
+    t.still_waits(&mut waiting).await;
+    t.send(dialog, "Text", "one").await?;
+    assert_eq!(waiting.await?.texts(), ["one"]);
+    t.send(dialog, "Text", "two").await?;
+    assert_eq!(unpolled.await?.texts(), ["two"]);
+});
+
 case!(waits_end_when_a_group_is_freed, [161], async |t| {
     let dialog = t.dialog().await?;
     t.send(dialog, "Text", "returned").await?;

@@ -168,6 +168,18 @@ fn a_191_waiting_sessions_keep_readers_from_starting() {
 }
 
 #[test]
+fn a_waiting_session_that_does_not_come_for_what_is_ready_keeps_no_reader_from_starting() {
+    for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
+        let mut scene = Scene::new(10, ramp);
+        scene.facts.waiting = 1;
+        scene.facts.waits = 1;
+        assert_eq!(scene.rows(1).check(), 0);
+        scene.facts.is_unserved = true;
+        assert_eq!(scene.check(), 1);
+    }
+}
+
+#[test]
 fn a_wait_between_checks_restarts_the_five_seconds() {
     let mut scene = plain(10);
     scene.rows(5).check();

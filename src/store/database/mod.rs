@@ -226,6 +226,7 @@ impl DatabaseStore {
         let closing = tokio::sync::Mutex::new(Closing { notifier, is_over: false });
         let tasks = vec![
             tokio::spawn(database.clone().run_queue_poll()),
+            tokio::spawn(look_after_receivers(database.clone())),
             tokio::spawn(database.clone().run_notes()),
             tokio::spawn(database.clone().run_claim_ages()),
             tokio::spawn(database.clone().publish_monitors()),
@@ -318,6 +319,10 @@ impl Drop for DatabaseStore {
         }
         self.database.outbox.close();
     }
+}
+
+async fn look_after_receivers(database: Arc<Database>) {
+    database.board.keep_looking_after_receivers().await;
 }
 
 async fn watch_runtime(_watch: closing::RuntimeWatch) {

@@ -236,6 +236,7 @@ impl Engine {
         let mut is_holding = false;
         loop {
             {
+                self.board.look_after_receivers();
                 let mut state = self.lock_even_failed();
                 // After a failure the store takes no work and all callers were answered. Timers stay due, so the writer
                 // would fail again for ever, and `close` would wait for it.
@@ -258,6 +259,9 @@ impl Engine {
                         }
                     };
                     state.is_asleep = false;
+                    drop(state);
+                    self.board.look_after_receivers();
+                    state = self.lock_even_failed();
                     if is_holding && !state.has_work(self.clock.now()) {
                         is_holding = false;
                         drop(state);

@@ -185,6 +185,7 @@ impl Client {
             () = self.finished() => None,
             () = self.follow_definitions() => None,
             () = self.publish_readers() => None,
+            () = self.board.keep_looking_after_receivers() => None,
             () = self.room.make_room() => None,
         };
         if let Some(error) = error {
