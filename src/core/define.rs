@@ -72,6 +72,9 @@ impl Core {
         Arc::make_mut(&mut catalog).date_queues(now);
         self.set_catalog(catalog);
         effects.catalog_changed = true;
+        if !self.catalog.work_queues.is_empty() {
+            self.work.keep_marks();
+        }
         for applied in applied {
             for touched in applied.touched {
                 effects.changes.extend(self.change_of(&before, touched));

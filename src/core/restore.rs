@@ -343,7 +343,10 @@ impl Restore {
         let mut effects = Effects::default();
         core.write_touched(&mut effects);
         changes.append(&mut effects.changes);
-        // What happened to jobs whose readers have gone.
+        if !core.catalog.work_queues.is_empty() {
+            core.work.keep_marks();
+        }
+        // What happened to jobs whose readers have gone, and the marks of those to come.
         let mut effects = Effects::default();
         core.hand_on_work(&mut effects);
         changes.append(&mut effects.changes);

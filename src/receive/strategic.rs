@@ -556,12 +556,8 @@ mod tests {
         let mut turns = broker.receive_by(dual_queue_loop("high", "low")).unwrap();
         let disabled = async {
             until_waiting(&broker, "low").await;
-            broker
-                .define(|d| {
-                    d.alter_queue("low").status(false);
-                })
-                .await
-                .unwrap();
+            broker.pause("low", None).await.unwrap();
+            broker.pause("high", None).await.unwrap();
         };
         let (turn, ()) = tokio::join!(turns.next(), disabled);
         assert_eq!(turn.unwrap().unwrap_err().code(), Code::QUEUE_DISABLED);

@@ -16,7 +16,9 @@ use crate::time::Timestamp;
 use hashbrown::HashMap;
 use std::collections::BTreeSet;
 
-/// The marks run this far ahead, so they are written once per so many numbers.
+/// The marks run this far ahead, and are written again when half of it is used. A push in a transaction is answered before anything is
+/// written, so the mark above its number must be there long before: after a crash another job got the number of a push whose commit had
+/// no answer.
 const BLOCK: u64 = 1 << 16;
 
 /// All jobs that are not finished.
@@ -135,8 +137,10 @@ impl Work {
         is_ahead.then_some(Change::Work(WorkChange::SetWorkMarks { next_job_id, next_token }))
     }
 
-    fn keep_marks(&mut self) {
-        if self.next_job_id > self.marks.0 || self.next_token > self.marks.1 {
+    /// Moves the marks on if less than half a block is left. Before a number is given out, once when the store opens and when a work
+    /// queue is made.
+    pub(in crate::core) fn keep_marks(&mut self) {
+        if self.next_job_id + BLOCK / 2 > self.marks.0 || self.next_token + BLOCK / 2 > self.marks.1 {
             self.marks = (self.next_job_id + BLOCK, self.next_token + BLOCK);
             let (next_job_id, next_token) = self.marks;
             self.write(WorkChange::SetWorkMarks { next_job_id, next_token });

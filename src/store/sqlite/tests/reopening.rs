@@ -32,6 +32,41 @@ async fn no_number_is_given_out_twice_although_nothing_was_closed() {
     }
 }
 
+/// A push in a transaction is answered before anything is written. The machine stops then.
+#[tokio::test]
+async fn no_job_gets_the_number_of_a_push_that_was_not_written() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let queue = Definition::CreateWorkQueue { name: "w".into(), options: Vec::new() };
+    store.submit(vec![Verb::Define(vec![queue])]).await.unwrap();
+    let mut store = Some(store);
+    for is_opened_again in [false, true] {
+        if is_opened_again {
+            store.take().unwrap().close().await.unwrap();
+            store = Some(SqliteStore::open(options(folder.path())).unwrap());
+        }
+        let store = store.as_ref().unwrap();
+        let mut tx = store.begin().await.unwrap();
+        let stopped = tempfile::tempdir().unwrap();
+        let pushed = {
+            let _held = store.engine.write.lock().unwrap();
+            let pushed = tx.execute(jobs::push(None)).await.unwrap();
+            for file in std::fs::read_dir(folder.path()).unwrap() {
+                let file = file.unwrap();
+                std::fs::copy(file.path(), stopped.path().join(file.file_name())).unwrap();
+            }
+            pushed
+        };
+        let after = SqliteStore::open(options(stopped.path())).unwrap();
+        let Outcome::Pushed { job: Some(job), .. } = &after.submit(vec![jobs::push(None)]).await.unwrap()[0] else {
+            panic!("it is pushed")
+        };
+        assert!(!format!("{pushed:?}").contains(&format!("{job:?}")), "{pushed:?} was given already, and now {job:?}");
+        tx.rollback(None).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_transaction_receives_what_was_written_before_the_opening_with_its_trace() {
     let _limit = crate::testing::limit();
