@@ -4,8 +4,10 @@ use crate::rig::{Text, code};
 use dialoq::protocol::definition::Definition;
 use dialoq::protocol::work::{Hold, Take, TakeFrom, WorkVerb};
 use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb, system};
+use dialoq::receive::dual_queue_loop;
 use dialoq::{Act, ConversationHandle};
 use std::sync::Arc;
+use tokio_stream::StreamExt;
 use uuid::Uuid;
 
 case!(levels_can_be_changed, [53], async |t| {
@@ -56,6 +58,30 @@ case!(receive_the_oldest, [55, 165], async |t| {
     for right in ["2", "8", "5"] {
         assert_eq!(t.receive_where("QT", ReceiveFrom::Oldest).await?.texts(), [right]);
     }
+});
+
+case!(a_queue_that_poison_turned_off_is_left_out_of_a_strategy, [163], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "bad").await?;
+    t.define("CREATE QUEUE [QLow]; CREATE SERVICE [Low] ON QUEUE [QLow] ([C])").await?;
+    let low = t.begin_dialog(t.to("Low")).await?.handle;
+    for text in ["one", "two"] {
+        t.send(low, "Text", text).await?;
+    }
+    let mut turns = t.broker.receive_by(dual_queue_loop("QT", "QLow"))?;
+    let mut next = async || turns.next().await.expect("a stream of turns does not end without an error");
+    for _ in 0..5 {
+        let turn = next().await?;
+        assert_eq!(&*turn.class, "high");
+        turn.rollback().await?;
+    }
+    for text in ["one", "two"] {
+        let turn = next().await?;
+        assert_eq!((&*turn.class, turn.batch.first().text()?.as_ref()), ("low", text));
+        turn.commit().await?;
+    }
+    t.define("ALTER QUEUE [QLow] WITH STATUS = OFF").await?;
+    assert_eq!(code(next().await.map(drop)), 9617, "none is on");
 });
 
 case!(definitions_stand_alone, [174], async |t| {
