@@ -81,7 +81,7 @@ impl Program {
             mode: Mode::default(),
             raw_body: false,
             system_messages: false,
-            options: Options { top: 1, ..Options::default() },
+            options: Options { top: Some(1), ..Options::default() },
         }
     }
 
@@ -111,7 +111,7 @@ impl Program {
 
     /// At most so many messages a transaction; 1 by default.
     pub fn top(mut self, top: u64) -> Self {
-        self.options.top = top.max(1);
+        self.options.top = Some(top.max(1));
         self
     }
 

@@ -410,9 +410,11 @@ impl Handlers {
         self
     }
 
-    /// At most so many messages a transaction; 100 by default.
+    /// At most so many messages a transaction; 100 by default, and 1 while the queue has a `RETRY` policy that ends in `DEAD_LETTER` or
+    /// `END_WITH_ERROR`. Such a policy picks out the first message of a group whose attempts have failed, which of a batch may be
+    /// one that was handled well.
     pub fn top(mut self, top: u64) -> Self {
-        self.options.top = top.max(1);
+        self.options.top = Some(top.max(1));
         self
     }
 

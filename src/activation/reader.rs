@@ -5,6 +5,7 @@ use super::session::Session;
 use crate::act::within_trace;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::message::Batch;
+use crate::protocol::definition::AfterRetries;
 use crate::protocol::{Message, ReceiveFrom};
 use crate::receive::{Deadline, ReceiveAttempt, receive_first};
 use crate::store::BoxFuture;
@@ -18,7 +19,8 @@ use std::time::Duration;
 /// How a reader receives.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
-    pub(super) top: u64,
+    /// At most so many messages at a time; `None` as many as the policy of the queue lets one rollback accuse.
+    pub(super) top: Option<u64>,
     pub(super) from: ReceiveFrom,
     pub(super) idle_wait: Duration,
     pub(super) timeout: Option<Duration>,
@@ -29,7 +31,7 @@ pub(super) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            top: 100,
+            top: None,
             from: ReceiveFrom::Any,
             idle_wait: Duration::from_millis(500),
             timeout: None,
@@ -130,8 +132,20 @@ fn lets_groups_pause(session: &Session) -> bool {
     queue.is_some_and(|queue| queue.is_poison_message_handling_enabled && queue.retry.is_some())
 }
 
+/// One, if the retry policy of the queue picks out the first message of what was rolled back: of a batch that would be a message that
+/// was handled well. Two good ones became dead letters before the bad one behind them.
+fn default_top(session: &Session) -> u64 {
+    let catalog = session.catalog();
+    let queue = catalog.queue(session.queue()).filter(|queue| queue.is_poison_message_handling_enabled);
+    match queue.and_then(|queue| queue.retry).map(|policy| policy.then) {
+        Some(AfterRetries::DeadLetter | AfterRetries::EndWithError) => 1,
+        Some(AfterRetries::Quarantine | AfterRetries::QueueOff) | None => 100,
+    }
+}
+
 async fn next_batch(session: &Session, tx: &Tx, options: &Options) -> Result<Option<Batch>> {
-    let attempts = [ReceiveAttempt::new(session.queue().clone()).only(options.from).top(options.top)];
+    let top = options.top.unwrap_or_else(|| default_top(session));
+    let attempts = [ReceiveAttempt::new(session.queue().clone()).only(options.from).top(top)];
     let deadline = Deadline::after(session.clock(), options.idle_wait);
     tokio::select! {
         biased;

@@ -170,6 +170,11 @@ pub(crate) trait Chosen: Sync {
         false
     }
 
+    /// Whether an attempt that finds nothing says that nothing waits for it.
+    fn is_empty_certain(&self, _: &dyn Perform, _: &[ClassAttempt]) -> bool {
+        true
+    }
+
     /// What the strategy learns of it.
     fn describe(attempt: usize, batch: &Self::Batch) -> Option<Found>;
 }
@@ -247,12 +252,14 @@ pub(crate) async fn next_by<C: Chosen>(
     loop {
         let planned_at = clock.now();
         let plan = strategy.plan(planned_at);
+        let was_certain = chosen.is_empty_certain(act, &plan.attempts);
         let (mut answer, some_left_out) = try_plan(chosen, act, &plan, &end).await?;
         if answer.is_none() && some_left_out && chosen.tries_all_at_last() && end.is_over() {
             answer = chosen.first(act, &plan.attempts, Deadline::Now).await?;
         }
         let found = answer.as_ref().and_then(|(attempt, batch)| C::describe(*attempt, batch));
-        strategy.served(Served { planned_at, found });
+        let is_empty_certain = was_certain && chosen.is_empty_certain(act, &plan.attempts);
+        strategy.served(Served { planned_at, found, is_empty_certain });
         if let Some((attempt, batch)) = answer {
             return Ok(Some((plan.attempts[attempt].class.clone(), batch)));
         }

@@ -177,6 +177,15 @@ impl Chosen for Takes {
         self.leaves_missing_out.is_none()
     }
 
+    /// A pause or a limit refuses jobs that wait. An hour's pause made `aging` forget how old they were, and it served the highest level only.
+    fn is_empty_certain(&self, act: &dyn Perform, attempts: &[ClassAttempt]) -> bool {
+        let catalog = act.store().catalog();
+        attempts.iter().all(|attempt| {
+            let queue = catalog.work_queue(&attempt.receive.queue);
+            queue.is_some_and(|queue| queue.settings.is_enabled && !queue.settings.is_limited())
+        })
+    }
+
     /// The age of a job counts from its push.
     fn describe(attempt: usize, jobs: &Vec<Job>) -> Option<Found> {
         let level = jobs.iter().map(|job| job.level).max()?;

@@ -5,6 +5,7 @@ use crate::stage::{Stage, ended, failed, row, soon, until};
 use dialoq::activation::{Context, HandlerError, HandlerResult, Handlers, Ramp, Readers};
 use dialoq::internals::activity;
 use dialoq::protocol::ReceiveFrom;
+use dialoq::status::DeadLetterFilter;
 use dialoq::{Act, ConversationHandle, Message, MessageType};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -577,6 +578,40 @@ staged!(groups_that_pause_do_not_make_a_reader_pause, async |store| {
         // The clock stands still.
         let served = async { while answer(&stage).await.decode(PLACED).ok() != Some(8) {} };
         soon(policy, served).await;
+        soon("the stop", readers.stop()).await;
+    }
+});
+
+// The policy picks out the first message of the group, so readers take one at a time.
+staged!(a_policy_that_picks_out_one_message_picks_out_the_one_that_failed, async |store| {
+    for then in ["DEAD_LETTER", "END_WITH_ERROR"] {
+        let stage = stage(store).await;
+        stage.ddl(&format!("ALTER QUEUE work WITH RETRY (MAX_ATTEMPTS = 2, DELAY_MS = 0, THEN = {then})")).await;
+        let dialog = begin(&stage).await;
+        for pieces in [1, 2, 0, 3] {
+            stage.send(dialog, ORDER, &Order { sku: "A-1".into(), pieces }).await.unwrap();
+        }
+        let handlers = Handlers::new().on(ORDER, async |context, order| {
+            if order.pieces == 0 {
+                return Err(HandlerError::new("nothing to send"));
+            }
+            context.reply(PLACED, &order.pieces).await?;
+            Ok(())
+        });
+        let readers = stage.activate("work", handlers).max_queue_readers(1).start();
+        let mut answers = Vec::new();
+        for _ in 0..3 {
+            answers.push(answer(&stage).await.decode(PLACED).ok());
+        }
+        let dead = stage.dead_letters(&DeadLetterFilter::default(), 9, 0).await.unwrap();
+        let dead: Vec<_> = dead.iter().map(|letter| letter.message_sequence_number).collect();
+        if then == "DEAD_LETTER" {
+            assert_eq!((answers, dead), (vec![Some(1), Some(2), Some(3)], vec![2]));
+        } else {
+            // The Error may come before the answers.
+            answers.sort_unstable();
+            assert_eq!((answers, dead), (vec![None, Some(1), Some(2)], Vec::new()));
+        }
         soon("the stop", readers.stop()).await;
     }
 });

@@ -114,6 +114,38 @@ case!(aging_bounds_by_how_much_a_newer_job_may_overtake, [259], async |t| {
     assert!(overtaken > 100 && lows_first > 3, "levels count ({overtaken}), and age does ({lows_first})");
 });
 
+case!(a_pause_and_a_limit_make_no_job_younger_under_aging, [259], async |t| {
+    for (queue, options) in [("paused", ""), ("limited", ", MAX_TAKEN = 1")] {
+        t.define(&format!("CREATE WORK QUEUE {queue} WITH ORDER = PRIORITY{options}")).await?;
+        let mut turns = turns(&t, aging(queue, Duration::from_millis(10)))?;
+        let status = |on: &str| format!("ALTER WORK QUEUE {queue} WITH STATUS = {on}");
+        let mut holder = None;
+        if options.is_empty() {
+            t.define(&status("OFF")).await?;
+        } else {
+            push(&t, queue, 5).await?;
+            holder = t.broker.take_jobs(queue).await?.pop();
+        }
+        for _ in 0..3 {
+            push(&t, queue, 3).await?;
+        }
+        // The bound is 70 ms.
+        t.advance(1).await?;
+        for _ in 0..5 {
+            push(&t, queue, 10).await?;
+        }
+        assert!(next(&t, &mut turns).await?.is_none(), "{queue}");
+        match holder {
+            Some(job) => t.broker.complete_job(&job).await?,
+            None => drop(t.define(&status("ON")).await?),
+        }
+        let order = classes(&t, &mut turns, 8).await?;
+        let of = |level: &str, times: usize| std::iter::repeat_n(format!("level {level}"), times);
+        let right: Vec<String> = of("10", 1).chain(of("3", 3)).chain(of("10", 4)).collect();
+        assert_eq!(order, right, "{queue}: one out of turn, to learn the age of its level");
+    }
+});
+
 case!(low_jobs_wait_for_high_ones_under_the_strategies_without_a_bound, [260], async |t| {
     t.define("CREATE WORK QUEUE w WITH ORDER = PRIORITY; CREATE WORK QUEUE high; CREATE WORK QUEUE low").await?;
     let mut drain = turns(&t, drain_high_then_one_low("w", by_levels(8..=10)))?;

@@ -93,7 +93,9 @@ impl Strategy for Aging {
         for known in &mut self.none_before {
             *known = (*known).min(served.planned_at);
         }
-        for level in &order[..empty] {
+        // Without certainty the old moment stays: such a level is asked first each time, and out of turn once if it has something.
+        let empty = if served.is_empty_certain { &order[..empty] } else { &[] };
+        for level in empty {
             self.none_before[usize::from(*level) - 1] = served.planned_at;
         }
         if let Some(found) = served.found
@@ -175,8 +177,19 @@ mod tests {
 
     /// Receives one message each millisecond; the clock is set back once. Gives the messages in the order served, each with
     /// the time by the steady clock.
-    fn serve(mut strategy: Aging, mut waiting: Vec<Late>, clock: impl Fn(i64) -> i64) -> Vec<(Late, i64)> {
+    fn serve(strategy: Aging, waiting: Vec<Late>, clock: impl Fn(i64) -> i64) -> Vec<(Late, i64)> {
+        serve_unless(strategy, waiting, clock, None)
+    }
+
+    /// The same for jobs of a work queue that refuses them at some moments, and where an empty answer may mean that.
+    fn serve_unless(
+        mut strategy: Aging,
+        mut waiting: Vec<Late>,
+        clock: impl Fn(i64) -> i64,
+        refuses: Option<&dyn Fn(i64) -> bool>,
+    ) -> Vec<(Late, i64)> {
         let (mut order, mut steady) = (Vec::new(), 0);
+        let is_empty_certain = refuses.is_none();
         while !waiting.is_empty() {
             let planned_at = Timestamp(clock(steady) * 1000);
             let plan = strategy.plan(planned_at);
@@ -184,14 +197,15 @@ mod tests {
                 let ReceiveFrom::Levels { lowest, .. } = tried.receive.from else {
                     unreachable!("aging asks for levels")
                 };
-                let is_ready = |late: &Late| late.level == lowest && late.on_offer <= steady;
+                let is_refused = refuses.is_some_and(|refuses| refuses(steady));
+                let is_ready = |late: &Late| late.level == lowest && late.on_offer <= steady && !is_refused;
                 Some((attempt, waiting.iter().position(is_ready)?))
             });
             let report = found.map(|(attempt, place)| {
                 let oldest = Timestamp(waiting[place].enqueued * 1000);
                 Found { attempt, messages: 1, level: waiting[place].level, oldest }
             });
-            strategy.served(Served { planned_at, found: report });
+            strategy.served(Served { planned_at, found: report, is_empty_certain });
             if let Some((_, place)) = found {
                 order.push((waiting.remove(place), steady));
             }
@@ -236,6 +250,34 @@ mod tests {
                         .iter()
                         .filter(|(other, at)| other.level == level && *at >= message.on_offer)
                         .filter(|(other, _)| rank(other.enqueued, level) > rank(message.on_offer, message.level))
+                        .count();
+                    prop_assert!(against <= 1, "level {level} overtook {message:?} {against} times");
+                }
+            }
+        }
+
+        /// A pause or a limit that holds jobs back makes none of them younger.
+        #[test]
+        fn jobs_that_were_refused_keep_their_age(
+            arrivals in prop::collection::vec((0_i64..400, 1_u8..=10), 1..300),
+            pauses in prop::collection::vec((0_i64..800, 0_i64..300), 0..4),
+            per_level_ms in prop::option::of(0_i64..60),
+        ) {
+            let per_level = per_level_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms.unsigned_abs()));
+            let mut waiting: Vec<Late> = arrivals
+                .into_iter()
+                .map(|(enqueued, level)| Late { level, enqueued, on_offer: enqueued })
+                .collect();
+            waiting.sort_by_key(|late| late.enqueued);
+            let is_paused = |steady: i64| pauses.iter().any(|(from, long)| (*from..from + long).contains(&steady));
+            let order = serve_unless(aging("q", per_level), waiting, |steady| steady, Some(&is_paused));
+            let rank = |late: &Late| i128::from(late.enqueued) - i128::from(late.level) * per_level.as_millis() as i128;
+            for (place, (message, _)) in order.iter().enumerate() {
+                for level in (1..=10).filter(|level| *level != message.level) {
+                    let against = order[..place]
+                        .iter()
+                        .filter(|(other, at)| other.level == level && *at >= message.enqueued)
+                        .filter(|(other, _)| rank(other) > rank(message))
                         .count();
                     prop_assert!(against <= 1, "level {level} overtook {message:?} {against} times");
                 }

@@ -18,8 +18,8 @@ pub enum Bound {
         /// Each class and its weight.
         weights: Vec<(Arc<str>, u64)>,
     },
-    /// A message of level `l` is overtaken by a newer one only if that one was enqueued within `(10 - l) * per_level`
-    /// after it; in addition at most once by each other level. If a receive of its level passed it over because it was
+    /// A message of level `l` is overtaken by a receive only if the oldest message of that one was enqueued within
+    /// `(10 - l) * per_level` after it; in addition at most once by each other level. If a receive of its level passed it over because it was
     /// not on offer, it counts as enqueued then: another reader held it, its group paused or had messages of another
     /// conversation before it, or it had another level. If one gave a later message, it counts as enqueued with
     /// that one: a DialogTimer, an Error, or one of a group that was chosen for an older message of another
@@ -28,9 +28,11 @@ pub enum Bound {
         /// The waiting time that makes up for one level.
         per_level: Duration,
     },
-    /// Only the backlog of its own queue stands before a message: with `n` messages before it in as many groups or
-    /// more, it waits at most `launch + ceil((n + 1) / readers)` times the longest service, where one reader is
-    /// certain.
+    /// Only the backlog of its own queue stands before a message: with `n` messages before it, it waits at most for the
+    /// launch of a reader and then `n + 1` receives with the service of their messages, whatever the number of readers. A
+    /// reader is always at an older message or its group until it is next: one group has one reader at a time. The more
+    /// groups those messages are in, the more readers share them. A receive of many messages gives newer ones of an
+    /// older group too.
     OwnBacklog {
         /// Each queue and the most readers it gets.
         readers: Vec<(Arc<str>, u16)>,
@@ -73,12 +75,13 @@ impl fmt::Display for Bound {
             }
             Self::Age { per_level } => write!(
                 f,
-                "a message of level l is ahead of all that come more than (10 - l) x {per_level:?} after it, but for one \
-                 receive of each other level"
+                "a message of level l is ahead of each receive whose oldest message comes more than (10 - l) x \
+                 {per_level:?} after it, but for one receive of each other level"
             ),
             Self::OwnBacklog { readers, launch_pause } => {
                 f.write_str(
-                    "only a message's own queue stands before it: ceil((backlog + 1) / readers) x service time; ",
+                    "only a message's own queue stands before it: at most backlog + 1 receives with their service, fewer \
+                     the more groups and readers there are; ",
                 )?;
                 for (index, (queue, most)) in readers.iter().enumerate() {
                     f.write_str(if index == 0 { "" } else { ", " })?;

@@ -15,8 +15,8 @@ const CLASSIC_LAUNCH_PAUSE: Duration = Duration::from_secs(5);
 ///
 /// Not a loop that chooses, but a setting for activation: each queue is read by readers of its own, so that the classes
 /// never wait for each other, only for processor and disk. Bound: the backlog of the message's own queue: with `n`
-/// messages before it, a message waits at most the launch of a reader and then `ceil((n + 1) / readers)` times the
-/// longest service, where at least one reader is certain.
+/// messages before it, a message waits at most the launch of a reader and then `n + 1` receives with the service of
+/// their messages ([`Bound::OwnBacklog`]).
 pub fn independent_readers<Q: Into<Arc<str>>>(pools: impl IntoIterator<Item = (Q, u16)>) -> ReaderPools {
     ReaderPools {
         pools: pools.into_iter().map(|(queue, most)| (queue.into(), most)).collect(),

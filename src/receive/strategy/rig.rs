@@ -79,7 +79,7 @@ impl Rig {
                 level: found.iter().map(|message| message.level).max().unwrap(),
                 oldest: found.iter().map(|message| stamp(message.sent_ms)).min().unwrap(),
             });
-            strategy.served(Served { planned_at, found: report });
+            strategy.served(Served { planned_at, found: report, is_empty_certain: true });
             match batch {
                 Some((_, found)) => {
                     for mut message in found {
