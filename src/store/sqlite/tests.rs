@@ -7,7 +7,7 @@ use crate::protocol::{Addressee, BeginDialog, EndForm, Message, ReceiveFrom, Rel
 use crate::store::SqlValue;
 use crate::time::Timestamp;
 use std::path::Path;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 mod against_sqlite;

@@ -49,15 +49,19 @@ async fn no_job_gets_the_number_of_a_push_that_was_not_written() {
         let store = store.as_ref().unwrap();
         let mut tx = store.begin().await.unwrap();
         let stopped = tempfile::tempdir().unwrap();
+        let mut pushing = tx.execute(jobs::push(None));
         let pushed = {
             let _held = store.engine.write.lock().unwrap();
-            let pushed = tx.execute(jobs::push(None)).await.unwrap();
+            let Poll::Ready(pushed) = pushing.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
+                panic!("it is answered from memory")
+            };
             for file in std::fs::read_dir(folder.path()).unwrap() {
                 let file = file.unwrap();
                 std::fs::copy(file.path(), stopped.path().join(file.file_name())).unwrap();
             }
-            pushed
+            pushed.unwrap()
         };
+        drop(pushing);
         let after = SqliteStore::open(options(stopped.path())).unwrap();
         let Outcome::Pushed { job: Some(job), .. } = &after.submit(vec![jobs::push(None)]).await.unwrap()[0] else {
             panic!("it is pushed")
