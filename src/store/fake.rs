@@ -1,6 +1,6 @@
 //! A store for the unit tests above the seam: queues of ready groups, without conversations or tables.
 
-use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
@@ -146,6 +146,10 @@ pub(crate) struct Shared(pub(crate) Arc<FakeStore>);
 
 impl Store for Shared {
     crate::store::methods_of_an_embedded_store!();
+
+    fn reader_slot(&self, _: i32, _: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
+        Box::pin(async { Ok(Some(ReaderSlot::granted())) })
+    }
 
     fn submit_once(&self, _: uuid::Uuid, _: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
         Box::pin(async { Err(Error::new(Code::UNSUPPORTED, "the played store keeps no ids of units")) })

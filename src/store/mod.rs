@@ -154,17 +154,15 @@ pub(crate) fn work_queue_on_board(name: &str) -> String {
     format!("#{name}")
 }
 
+/// The name of a queue or work queue on the board of activity; `None` if there is none of that id.
+pub(crate) fn name_on_board(catalog: &Catalog, queue_id: i32) -> Option<String> {
+    let queue = catalog.queues.get(&queue_id).map(|queue| queue.name.to_string());
+    queue.or_else(|| catalog.work_queues.get(&queue_id).map(|queue| work_queue_on_board(&queue.name)))
+}
+
 /// The methods of [`Store`] that need no work in a store owned by one process.
 macro_rules! methods_of_an_embedded_store {
     () => {
-        fn reader_slot(
-            &self,
-            _: i32,
-            _: u16,
-        ) -> $crate::store::BoxFuture<'_, $crate::error::Result<Option<$crate::store::ReaderSlot>>> {
-            Box::pin(async { Ok(Some($crate::store::ReaderSlot::granted())) })
-        }
-
         fn perform_on<'a>(
             &'a self,
             _: &'a mut dyn $crate::store::database::link::EnlistedConnection,

@@ -10,7 +10,7 @@ pub struct ReaderSlot {
 }
 
 impl ReaderSlot {
-    /// A place without a shared count: only one process owns the store.
+    /// A place that nothing counts.
     pub fn granted() -> Self {
         Self { number: None, free: None }
     }

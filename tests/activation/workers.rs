@@ -207,6 +207,37 @@ staged!(a_worker_that_is_stopped_in_time_leaves_and_one_that_is_not_is_ended, as
     until("no reader", || stage.broker_tasks() == 0).await;
 });
 
+// In memory, and in a file that is not shared, the readers of one process.
+staged!(workers_of_one_broker_share_the_maximum, async |store| {
+    let stage = Stage::new(store).await;
+    stage.ddl("CREATE WORK QUEUE jobs WITH MAX_QUEUE_READERS = 1, LEASE_MS = 31536000000").await;
+    let desk = Desk::new();
+    let workers = [desk.activate(&stage, 2), desk.activate(&stage, 2)];
+    push(&stage, 4).await;
+    until("a reader at work", || desk.now() == 1).await;
+    let refused = async {
+        while row(&workers[0]).await.task_limit_reached_total + row(&workers[1]).await.task_limit_reached_total == 0 {}
+    };
+    soon("a refusal", refused).await;
+    desk.let_go(4);
+    until("all jobs", || workers.iter().map(|worker| worker.done().completed).sum::<u64>() == 4).await;
+    assert_eq!(desk.most.load(SeqCst), 1);
+    // The one that has the place leaves it to the other.
+    push(&stage, 1).await;
+    until("a reader at work", || desk.now() == 1).await;
+    desk.let_go(2);
+    let [first, second] = workers;
+    soon("the end of a worker", first.stop()).await;
+    push(&stage, 1).await;
+    let after = async {
+        while stage.work_queues().await.unwrap()[0].ready > 0 || desk.now() > 0 {
+            stage.advance(Duration::from_millis(100));
+        }
+    };
+    soon("the last job by the other", after).await;
+    soon("the end of the other", second.stop()).await;
+});
+
 staged!(hosts, hosts_share_the_maximum, async |store| {
     let stage = Stage::shared(store).await;
     stage.ddl("CREATE WORK QUEUE jobs WITH MAX_QUEUE_READERS = 3, LEASE_MS = 31536000000").await;

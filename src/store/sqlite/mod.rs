@@ -19,6 +19,7 @@ mod owner;
 mod parked;
 mod read;
 mod read_only;
+mod reader_slots;
 mod readers;
 mod recent;
 mod rehearse;
@@ -41,7 +42,9 @@ pub use share::SharedStore;
 
 use super::handover::HoldsMessages;
 use super::url::{LARGEST_BODY_BYTES, Location};
-use super::{ActivityBoard, BoxFuture, LockHolder, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use super::{
+    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx, name_on_board,
+};
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, Repair};
 use crate::error::{Code, Error, Result};
@@ -59,6 +62,7 @@ use limit::{Caller, Ending, Limits};
 use moment::Moments;
 use open::OpenFor;
 use owner::{Owner, Peer};
+use reader_slots::ReaderSlots;
 use reserved::Reserved;
 use state::{SqlCommit, State};
 use std::cell::{Cell, RefCell};
@@ -84,6 +88,8 @@ pub struct SqliteStore {
     repairs: Arc<[Repair]>,
     /// One close at a time.
     closing: Mutex<()>,
+    /// The readers of this process, if no others share the file.
+    slots: Arc<ReaderSlots>,
     this: Weak<SqliteStore>,
 }
 
@@ -195,6 +201,7 @@ impl SqliteStore {
             sql_limits,
             repairs: repairs.into(),
             closing,
+            slots: Arc::default(),
             this: this.clone(),
         }))
     }
@@ -380,6 +387,21 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     crate::store::methods_of_an_embedded_store!();
+
+    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
+        Box::pin(async move {
+            let Some(number) = self.slots.take(queue_id, max_queue_readers) else { return Ok(None) };
+            let (slots, engine) = (self.slots.clone(), Arc::downgrade(&self.engine));
+            Ok(Some(ReaderSlot::freed_by(Some(number), move || {
+                slots.free(queue_id, number);
+                let Some(engine) = engine.upgrade() else { return };
+                let catalog = engine.catalog.read().unwrap_or_else(|held| held.into_inner()).clone();
+                if let Some(name) = name_on_board(&catalog, queue_id) {
+                    engine.board.queue(&name).place_freed();
+                }
+            })))
+        })
+    }
 
     fn submit(&self, mut unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {

@@ -8,13 +8,13 @@
 use super::client::Client;
 use super::frame::{Answer, Call};
 use super::owned::OwnedStore;
-use super::reader_slots::ReaderSlots;
 use super::serve::{self, End};
 use super::socket::{self, NoConnection};
 use super::{lock, unexpected};
 use crate::catalog::Catalog;
 use crate::core::Repair;
 use crate::error::{Code, Error, Result};
+use crate::store::sqlite::reader_slots::ReaderSlots;
 use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, open, owner};
 use crate::store::{ReaderSlot, Store};
 use std::collections::HashMap;

@@ -15,7 +15,6 @@ mod connection;
 mod frame;
 mod membership;
 mod owned;
-mod reader_slots;
 mod remote_tx;
 mod room;
 mod serve;

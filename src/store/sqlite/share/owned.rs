@@ -2,12 +2,12 @@
 
 use super::frame::FromOwner;
 use super::lock;
-use super::reader_slots::ReaderSlots;
 use super::spin::Turns;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error};
 use crate::store::sqlite::SqliteStore;
-use crate::store::{ActivityBoard, Store, work_queue_on_board};
+use crate::store::sqlite::reader_slots::ReaderSlots;
+use crate::store::{ActivityBoard, Store, name_on_board};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, broadcast};
@@ -94,11 +94,8 @@ impl OwnedStore {
         catalog.queue(name).is_some() || name.strip_prefix('#').is_some_and(|name| catalog.work_queue(name).is_some())
     }
 
-    /// The name of a queue on the board of activity.
     fn name_of(&self, queue_id: i32) -> Option<String> {
-        let catalog = self.store.catalog();
-        let queue = catalog.queues.get(&queue_id).map(|queue| queue.name.to_string());
-        queue.or_else(|| catalog.work_queues.get(&queue_id).map(|queue| work_queue_on_board(&queue.name)))
+        name_on_board(&self.store.catalog(), queue_id)
     }
 
     /// Notes the error of an answer: a store that has failed is given up.

@@ -1,11 +1,11 @@
-//! The owner's count of activated readers over all processes.
+//! The count of activated readers by the process that owns the file: of all processes that share it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The numbers of the readers that run, by queue.
 #[derive(Debug, Default)]
-pub(super) struct ReaderSlots(Mutex<State>);
+pub(in crate::store::sqlite) struct ReaderSlots(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -17,7 +17,7 @@ struct State {
 impl ReaderSlots {
     /// A count that readers of earlier guests have still to enter. No other reader starts until
     /// [`ReaderSlots::complete`], so no more run than the maximum.
-    pub(super) fn incomplete() -> Self {
+    pub(in crate::store::sqlite) fn incomplete() -> Self {
         Self(Mutex::new(State { is_incomplete: true, ..State::default() }))
     }
 
@@ -25,17 +25,17 @@ impl ReaderSlots {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_incomplete(&self) -> bool {
+    pub(in crate::store::sqlite) fn is_incomplete(&self) -> bool {
         self.state().is_incomplete
     }
 
     /// The guests of earlier owners have entered their readers.
-    pub(super) fn complete(&self) {
+    pub(in crate::store::sqlite) fn complete(&self) {
         self.state().is_incomplete = false;
     }
 
     /// Takes the first free number below the maximum; `None` if all are taken.
-    pub(super) fn take(&self, queue_id: i32, most: u16) -> Option<i32> {
+    pub(in crate::store::sqlite) fn take(&self, queue_id: i32, most: u16) -> Option<i32> {
         let mut state = self.state();
         if state.is_incomplete {
             return None;
@@ -51,7 +51,7 @@ impl ReaderSlots {
     }
 
     /// Enters a reader that runs already: under its number, or the next free one. Returns the number.
-    pub(super) fn enter(&self, queue_id: i32, number: i32) -> i32 {
+    pub(in crate::store::sqlite) fn enter(&self, queue_id: i32, number: i32) -> i32 {
         let mut state = self.state();
         let taken = state.taken.entry(queue_id).or_default();
         let number = first_free(taken, number.max(0));
@@ -60,7 +60,7 @@ impl ReaderSlots {
     }
 
     /// Frees a number; returns whether it was taken.
-    pub(super) fn free(&self, queue_id: i32, number: i32) -> bool {
+    pub(in crate::store::sqlite) fn free(&self, queue_id: i32, number: i32) -> bool {
         let mut state = self.state();
         let Some(taken) = state.taken.get_mut(&queue_id) else { return false };
         let was_taken = taken.remove(&number);
