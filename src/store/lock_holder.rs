@@ -11,6 +11,8 @@ use std::fmt;
 pub struct LockHolder {
     /// The session: the server's number of it, in SQLite the number of the transaction.
     pub session_id: Option<i64>,
+    /// The name of the prepared transaction, which no session has: PostgreSQL's PREPARE TRANSACTION.
+    pub prepared: Option<String>,
     /// The operating system's id of its process; PostgreSQL does not know it.
     pub process_id: Option<i64>,
     /// The host it has connected from; `None` for the server's own.
@@ -25,9 +27,10 @@ pub struct LockHolder {
 
 impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.session_id {
-            Some(session) => write!(f, "session {session}")?,
-            None => f.write_str("a session that this login is not shown")?,
+        match (self.session_id, &self.prepared) {
+            (Some(session), _) => write!(f, "session {session}")?,
+            (None, Some(name)) => write!(f, "prepared transaction '{name}'")?,
+            (None, None) => f.write_str("a session that this login is not shown")?,
         }
         if let Some(process) = self.process_id {
             write!(f, " of process {process}")?;
@@ -42,6 +45,9 @@ impl fmt::Display for LockHolder {
             write!(f, ", login '{principal}'")?;
         }
         match self.since {
+            Some(since) if self.prepared.is_some() => {
+                write!(f, ", prepared at {since}; COMMIT PREPARED or ROLLBACK PREPARED ends it")
+            }
             Some(since) => write!(f, ", in a transaction open since {since}"),
             None => Ok(()),
         }

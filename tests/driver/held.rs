@@ -3,7 +3,7 @@
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
-use dialoq::{Act, Broker, ConversationHandle};
+use dialoq::{Act, Broker, ConversationHandle, GroupId};
 use std::future::Future;
 use std::time::Duration;
 use uuid::Uuid;
@@ -257,6 +257,40 @@ pub(crate) fn a_member_that_frees_its_locks_stops_no_receive(store: Store) {
         assert!(received.is_none(), "the group is the member's");
         member.batch_execute("ROLLBACK").await.unwrap();
         assert_eq!(broker.receive("server").wait(SOON).await.unwrap().expect("the message").len(), 1);
+        broker.close().await.unwrap();
+    });
+}
+
+/// A prepared transaction holds a group without a session, so the view of sessions does not show it.
+pub(crate) fn the_prepared_transaction_that_holds_a_group_is_named(store: Store) {
+    on(store, |database, broker, dialog| async move {
+        broker.send(dialog, "Word", "one").await.unwrap();
+        let member = connect(database.url()).await;
+        let can_prepare = "SELECT current_setting('max_prepared_transactions')::integer > 0";
+        if !member.query_one(can_prepare, &[]).await.unwrap().get::<_, bool>(0) {
+            println!("the server of DIALOQ_TEST_POSTGRES has max_prepared_transactions = 0");
+            return broker.close().await.unwrap();
+        }
+        let name = format!("held {}", Uuid::now_v7());
+        member.batch_execute("BEGIN").await.unwrap();
+        let received =
+            member.query_one("SELECT conversation_group_id::text FROM dialoq.receive('server')", &[]).await.unwrap();
+        let group = GroupId(received.get::<_, String>(0).parse().unwrap());
+        member.batch_execute(&format!("PREPARE TRANSACTION '{name}'")).await.unwrap();
+        let holder = broker.lock_holder(group).await.unwrap();
+        let explained = broker.explain("server").await.unwrap();
+        // For the messages of waits, which come after 15 seconds.
+        let named = format!("SELECT dialoq.lock_holders(dialoq.group_key('{group}'))");
+        let holders: String = member.query_one(&named, &[]).await.unwrap().get(0);
+        let is_strange = format!("SELECT dialoq.is_held_by_stranger(dialoq.group_key('{group}'))");
+        let is_strange: bool = member.query_one(&is_strange, &[]).await.unwrap().get(0);
+        member.batch_execute(&format!("ROLLBACK PREPARED '{name}'")).await.unwrap();
+        let holder = holder.expect("a holder");
+        assert_eq!((holder.session_id, holder.prepared.as_ref()), (None, Some(&name)));
+        assert!(holder.to_string().starts_with(&format!("prepared transaction '{name}', login '")), "{holder}");
+        assert!(explained.reasons.iter().any(|reason| reason.what.contains(&name)), "{explained:?}");
+        assert!(holders.contains(&name) && !is_strange, "{holders}");
+        assert_eq!(broker.lock_holder(group).await.unwrap(), None);
         broker.close().await.unwrap();
     });
 }

@@ -186,7 +186,8 @@ fn main() -> ExitCode {
             rows_of_thousands_of_dead_processes_do_not_stop_tick
             an_attempt_that_another_session_noted_first_does_no_harm
             tick_is_refused_in_a_transaction_that_has_written sends_that_wait_for_a_group_stop_no_sender_of_another
-            a_member_that_frees_its_locks_stops_no_receive a_notification_whose_connection_hangs_goes_by_another;
+            a_member_that_frees_its_locks_stops_no_receive a_notification_whose_connection_hangs_goes_by_another
+            the_prepared_transaction_that_holds_a_group_is_named;
         Postgres jobs: a_job_of_an_enlisted_transaction_comes_back_uncounted
             an_enlisted_transaction_reports_on_leased_jobs_only a_take_of_large_jobs_holds_up_no_other_queue
             a_reader_of_another_process_is_woken_by_an_enlisted_push plain_sql_has_the_same_verbs

@@ -47,7 +47,7 @@ cd "$folder" || exit 1
     </dev/null >"$folder/log" 2>&1 || fail "initdb:"
 # Processes are killed by the tests, machines are not: nothing needs to reach the disk.
 (as "$bin/postgres" -D "$folder/data" -k "$folder" -c listen_addresses="$addresses" -c port="$port" -c max_connections=400 \
-    -c max_locks_per_transaction=256 -c deadlock_timeout=30ms -c shared_buffers=64MB -c fsync=off -c full_page_writes=off \
+    -c max_prepared_transactions=8 -c max_locks_per_transaction=256 -c deadlock_timeout=30ms -c shared_buffers=64MB -c fsync=off -c full_page_writes=off \
     -c wal_level=minimal -c max_wal_senders=0 -c max_wal_size=4GB -c autovacuum_naptime=5s -c timezone=UTC \
     -c log_min_messages=warning -c log_line_prefix='%m %d %p ') \
     </dev/null >>"$folder/log" 2>&1 &

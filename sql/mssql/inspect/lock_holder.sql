@@ -2,7 +2,7 @@
 -- SERVER STATE, and the first 32 characters of a lock's name: 'dialoq:group:' and half of the id. To other logins, and on
 -- Babelfish, the row says only that the group is held.
 -- Takes: @P1 conversation_group_id
--- Gives: session_id, process_id, host_name, program_name, principal, since (microseconds of UTC); no row if the group is free
+-- Gives: session_id, prepared (always NULL), process_id, host_name, program_name, principal, since (microseconds of UTC); no row if the group is free
 DECLARE @group uniqueidentifier = @P1;
 DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:group:', @group);
 DECLARE @holder TABLE (
@@ -27,4 +27,6 @@ IF @is_held = 1 AND @@VERSION NOT LIKE N'%Babelfish%' AND HAS_PERMS_BY_NAME(NULL
         N'@resource nvarchar(255)', @resource = @resource;
 IF @is_held = 1 AND NOT EXISTS (SELECT 1 FROM @holder)
     INSERT INTO @holder (session_id) VALUES (NULL);
-SELECT h.session_id, h.process_id, h.host_name, h.program_name, h.principal, h.since FROM @holder AS h
+SELECT
+    h.session_id, CAST(NULL AS nvarchar(200)) AS prepared, h.process_id, h.host_name, h.program_name, h.principal, h.since
+FROM @holder AS h

@@ -97,14 +97,22 @@ BEGIN
     END IF;
 END $$;
 
--- The other sessions that hold an advisory lock, for messages.
+-- The other sessions that hold an advisory lock, and prepared transactions, for messages.
 CREATE OR REPLACE FUNCTION dialoq.lock_holders(p_key bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN coalesce((
-        SELECT string_agg(format('session %s (user ''%s'', application ''%s'')', a.pid, a.usename, left(a.application_name, 60)), ', ')
-        FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid AND a.datid = l.database
-        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database() AND l.pid <> pg_backend_pid()
+        SELECT string_agg(CASE
+            WHEN p.gid IS NOT NULL THEN format('prepared transaction ''%s'' (user ''%s'')', p.gid, p.owner)
+            ELSE format('session %s (user ''%s'', application ''%s'')', a.pid, a.usename, left(a.application_name, 60)) END, ', ')
+        FROM pg_locks AS l
+        LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+        LEFT JOIN pg_locks AS x
+            ON l.pid IS NULL AND x.virtualtransaction = l.virtualtransaction AND x.pid IS NULL AND x.locktype = 'transactionid'
+        LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+            AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
             AND l.classid::bigint << 32 | l.objid::bigint = p_key), 'a session that has ended meanwhile');
 END $$;
 
@@ -119,15 +127,20 @@ LANGUAGE sql STABLE AS $$
         OR p_login = (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'dialoq')
 $$;
 
--- Whether a session holds an advisory lock whose login may not use the broker.
+-- Whether a session, or a prepared transaction, holds an advisory lock whose login may not use the broker.
 CREATE OR REPLACE FUNCTION dialoq.is_held_by_stranger(p_key bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN EXISTS (
         SELECT FROM pg_locks AS l
-        JOIN pg_stat_activity AS a ON a.pid = l.pid AND a.datid = l.database
-        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database()
-            AND l.classid::bigint << 32 | l.objid::bigint = p_key AND NOT dialoq.may_use(a.usesysid));
+        LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+        LEFT JOIN pg_locks AS x
+            ON l.pid IS NULL AND x.virtualtransaction = l.virtualtransaction AND x.pid IS NULL AND x.locktype = 'transactionid'
+        LEFT JOIN pg_prepared_xacts AS p ON p.transaction = x.transactionid
+        LEFT JOIN pg_roles AS r ON r.rolname = p.owner
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+            AND l.classid::bigint << 32 | l.objid::bigint = p_key AND NOT dialoq.may_use(coalesce(a.usesysid, r.oid)));
 END $$;
 
 -- Locks the group of an endpoint and applies what is pending on the endpoint.

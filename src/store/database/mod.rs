@@ -410,6 +410,7 @@ impl Store for DatabaseStore {
             let Some(row) = rows.first() else { return Ok(None) };
             Ok(Some(LockHolder {
                 session_id: row.get("session_id")?,
+                prepared: row.get("prepared")?,
                 process_id: row.get("process_id")?,
                 host_name: row.get("host_name")?,
                 program_name: row.get("program_name")?,
