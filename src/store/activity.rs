@@ -21,7 +21,7 @@ pub struct ActivityBoard {
     definitions: Arc<Notify>,
     monitors: MonitorBoard,
     sleepers: Arc<Sleepers>,
-    looked_at: Mutex<Option<Instant>>,
+    last_look: Mutex<Option<Instant>>,
     /// The store does not tell when another process frees the place of a reader.
     hides_free_places: AtomicBool,
 }
@@ -54,9 +54,9 @@ const LEFT_OUT_US: i64 = 5_000_000;
 
 impl Default for ActivityBoard {
     fn default() -> Self {
-        let (queues, definitions, monitors, sleepers, looked_at, hides_free_places) = Default::default();
+        let (queues, definitions, monitors, sleepers, last_look, hides_free_places) = Default::default();
         let prune_at = AtomicUsize::new(LEAST_PRUNED);
-        Self { queues, prune_at, definitions, monitors, sleepers, looked_at, hides_free_places }
+        Self { queues, prune_at, definitions, monitors, sleepers, last_look, hides_free_places }
     }
 }
 
@@ -106,12 +106,12 @@ impl ActivityBoard {
     /// The store, now and then: once in [`LOOK_EVERY`] it passes on what woken receivers have not come for. A wait that its caller does
     /// not poll, as in a `select!` whose other branch works, kept its signal from all others for as long as that took.
     pub(crate) fn look_after_receivers(&self) {
-        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if looked_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+        let mut last_look = self.last_look.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_look.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
             return;
         }
-        *looked_at = Some(Instant::now());
-        drop(looked_at);
+        *last_look = Some(Instant::now());
+        drop(last_look);
         self.pass_on_unserved();
     }
 

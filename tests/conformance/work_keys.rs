@@ -213,6 +213,21 @@ case!(a_rate_lets_as_many_jobs_go_at_once_as_it_says, [246], async |t| {
     }
 });
 
+case!(a_reader_that_its_caller_does_not_poll_keeps_no_job_from_another, [254], async |t| {
+    with(&t, "LEASE_MS = 60000").await?;
+    let wait = |t: &Rig| {
+        let other = t.clone();
+        Box::pin(async move { other.broker.take_jobs("w").wait_forever().await })
+    };
+    let (mut unpolled, mut waiting) = (wait(&t), wait(&t));
+    t.still_waits(&mut unpolled).await;
+    t.still_waits(&mut waiting).await;
+    push(&t, None, "a1").await?;
+    assert_eq!(names(&waiting.await?), "a1");
+    push(&t, None, "a2").await?;
+    assert_eq!(names(&unpolled.await?), "a2");
+});
+
 case!(a_reader_of_one_type_is_woken_though_its_key_has_a_job_of_another, [237, 245, 254], async |t| {
     with(&t, "MAX_TAKEN_PER_KEY = 1").await?;
     push(&t, Some("k"), "a1").await?;

@@ -640,21 +640,6 @@ case!(a_reader_sleeps_until_a_job_is_pushed_or_due, [254], async |t| {
     assert_eq!(names(&reader.await?), ["three"]);
 });
 
-case!(a_reader_that_its_caller_does_not_poll_keeps_no_job_from_another, [254], async |t| {
-    with(&t, "").await?;
-    let wait = |t: &Rig| {
-        let other = t.clone();
-        Box::pin(async move { other.broker.take_jobs(W).wait_forever().await })
-    };
-    let (mut unpolled, mut waiting) = (wait(&t), wait(&t));
-    t.still_waits(&mut unpolled).await;
-    t.still_waits(&mut waiting).await;
-    push(&t.broker, "one").await?;
-    assert_eq!(names(&waiting.await?), ["one"]);
-    push(&t.broker, "two").await?;
-    assert_eq!(names(&unpolled.await?), ["two"]);
-});
-
 case!(the_end_of_a_job_wakes_the_reader_that_a_limit_held_back, [254], async |t| {
     with(&t, "MAX_TAKEN = 1, RETRY_DELAY_MS = 0").await?;
     push(&t.broker, "one").await?;
