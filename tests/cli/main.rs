@@ -7,6 +7,7 @@ mod bad_store;
 mod help;
 mod hostile;
 mod install;
+mod lost;
 mod measure;
 mod names;
 mod operate;

@@ -5,6 +5,7 @@ use super::outcome::Outcomes;
 use super::{Send, print_line, refused};
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::lines::{LineWork, has_ended};
 use crate::cli::output::Output;
 use dialoq::act::{Dialog, Outgoing};
 use dialoq::internals::ErrorConstructors;
@@ -18,6 +19,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 const BATCH_MESSAGES: usize = 1_000;
 /// The most bytes of one commit, but for the last message.
 const BATCH_BYTES: usize = 8 << 20;
+
+const SENDS: LineWork = LineWork { thing: "message", done: "sent" };
 
 /// A conversation that was sent on.
 #[derive(Debug, Clone)]
@@ -118,35 +121,37 @@ impl<'a> Sender<'a> {
         // Before its commit ctrl-C takes all of it back.
         let filled = async {
             let tx = self.broker.begin().await?;
-            let (done, stopped_by) = self.fill(&tx, batch).await;
+            let (done, stopped_by) = self.fill(&tx, batch).await?;
             let ends_all = is_last && self.options.end && stopped_by.is_none() && !done.is_empty();
-            let ready = if ends_all { self.end_in(&tx, &done).await } else { Ok(()) };
-            Ok::<_, Error>((tx, done, stopped_by, ends_all, ready))
+            if ends_all {
+                self.end_in(&tx, &done).await?;
+            }
+            Ok::<_, Error>((tx, done, stopped_by, ends_all))
         };
-        let Some((tx, done, stopped_by, ends_all, ready)) = interrupt.unless_requested(filled).await? else {
-            self.dialog = before;
-            return Err(self.interrupted());
+        let filled = match interrupt.unless_requested(filled).await {
+            Ok(Some(filled)) => Ok(filled),
+            Ok(None) => {
+                self.dialog = before;
+                return Err(self.interrupted());
+            }
+            Err(error) => Err((error, false)),
         };
-        let committed = match ready {
-            Ok(()) if done.is_empty() => Ok(()),
-            Ok(()) => match interrupt.finishes(tx.commit()).await {
-                Some(committed) => committed,
+        let committed = match filled {
+            Ok((_, done, stopped_by, ends_all)) if done.is_empty() => Ok((done, stopped_by, ends_all)),
+            Ok((tx, done, stopped_by, ends_all)) => match interrupt.finishes(tx.commit()).await {
+                Some(Ok(())) => Ok((done, stopped_by, ends_all)),
+                Some(Err(error)) => Err((error, true)),
                 None => return Err(Failure::cut_off(&format!("messages sent: {}", self.sent))),
             },
-            Err(error) => Err(error),
+            Err(lost) => Err(lost),
         };
-        if let Err(error) = committed {
-            self.dialog = before;
-            let why = error.message();
-            let message = match error.code() {
-                // A commit whose sync failed may be in the log of an embedded store.
-                Code::COMMIT_UNKNOWN | Code::STORE_IO => {
-                    format!("it is unknown whether {first} to {last} were sent: {why}")
-                }
-                _ => format!("nothing from {first} to {last} was sent: {why}"),
-            };
-            return Err(Error::new(error.code(), message).caused_by(error).into());
-        }
+        let (done, stopped_by, ends_all) = match committed {
+            Ok(committed) => committed,
+            Err((error, is_of_commit)) => {
+                self.dialog = before;
+                return Err(SENDS.lost(error, is_of_commit, (first, last), self.sent).into());
+            }
+        };
         self.record_results(done).await?;
         if ends_all {
             self.begun.iter_mut().for_each(|begun| begun.is_ended = true);
@@ -169,8 +174,8 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends the messages of a batch in a transaction, to the first that is refused, or all that are not: what they did, and the refusal
-    /// that ends it.
-    async fn fill(&mut self, tx: &Tx, batch: Vec<Item>) -> (Vec<Done>, Option<(InputPosition, Error)>) {
+    /// that ends it. The error is that of a transaction that is lost.
+    async fn fill(&mut self, tx: &Tx, batch: Vec<Item>) -> Result<(Vec<Done>, Option<(InputPosition, Error)>)> {
         let mut done = Vec::with_capacity(batch.len());
         let mut items = VecDeque::from(batch);
         // So many of the next go one by one, because their list was refused: so each refusal names its line.
@@ -178,7 +183,14 @@ impl<'a> Sender<'a> {
         while !items.is_empty() {
             if alone == 0 {
                 let list = self.list(&items);
-                let sends = list.len() > 1 && tx.send_each(self.outgoing(&list)).await.is_ok();
+                let sends = match list.len() {
+                    0 | 1 => false,
+                    _ => match tx.send_each(self.outgoing(&list)).await {
+                        Ok(_) => true,
+                        Err(error) if has_ended(tx).await => return Err(error),
+                        Err(_) => false,
+                    },
+                };
                 let handles: Vec<_> = list.into_iter().map(|(handle, _)| handle).collect();
                 if sends {
                     items.drain(..handles.len());
@@ -195,14 +207,15 @@ impl<'a> Sender<'a> {
             };
             match sent {
                 Ok(one) => done.push(one),
+                Err(error) if has_ended(tx).await => return Err(error),
                 Err(error) if self.options.keep_going => {
                     self.refused += 1;
                     self.progress.suspend(|| self.note_refused(&place, &error));
                 }
-                Err(error) => return (done, Some((place, error))),
+                Err(error) => return Ok((done, Some((place, error)))),
             }
         }
-        (done, None)
+        Ok((done, None))
     }
 
     fn interrupted(&self) -> Failure {
@@ -259,7 +272,8 @@ impl<'a> Sender<'a> {
         tx.savepoint("message").await?;
         let sent = self.send_on(tx, handle, line, ends).await;
         if sent.is_err() {
-            tx.rollback_to("message").await?;
+            // If the transaction is lost, the first error says why; the caller finds that it has ended.
+            let _ = tx.rollback_to("message").await;
         }
         sent
     }

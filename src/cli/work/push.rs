@@ -3,7 +3,7 @@
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, close_after, parse_span};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::lines::read_lines;
+use crate::cli::lines::{LineWork, has_ended, read_lines};
 use crate::cli::output::{Output, counted, printable};
 use clap::Args;
 use dialoq::internals::ErrorConstructors;
@@ -15,6 +15,8 @@ use tokio::sync::mpsc;
 
 /// The most lines of one commit.
 const LINES_AT_ONCE: usize = 1000;
+
+const PUSHES: LineWork = LineWork { thing: "job", done: "pushed" };
 
 /// Put jobs into a work queue.
 ///
@@ -85,20 +87,21 @@ impl Push {
                 }
                 line = lines.recv() => line,
             };
-            let (mut next, mut pushed, mut refused) = (first, Vec::new(), None);
-            if next.is_none() {
-                return Ok(());
-            }
+            let Some(first) = first else { return Ok(()) };
+            let (first_number, mut last_number) = (first.number, first.number);
+            let (mut next, mut pushed, mut refused) = (Some(first), Vec::new(), None);
             // Before its commit ctrl-C takes all of it back.
             let filled = async {
                 let tx = broker.begin().await?;
                 while let Some(Line { number, text }) = next {
+                    last_number = number;
                     let push = match text {
                         Ok(text) => self.options(tx.push_job(&self.queue, &text)).await,
                         Err(error) => Err(error),
                     };
                     match push {
                         Ok(done) => pushed.push(done),
+                        Err(error) if has_ended(&tx).await => return Err(error),
                         Err(error) => {
                             refused = Some(refusal(number, &error));
                             break;
@@ -108,14 +111,19 @@ impl Push {
                 }
                 Ok::<_, Error>(tx)
             };
-            let Some(tx) = interrupt.unless_requested(filled).await? else {
+            let filled = interrupt.unless_requested(filled).await;
+            let lost = |error, is_of_commit| {
+                let lines = (format!("line {first_number}"), format!("line {last_number}"));
+                PUSHES.lost(error, is_of_commit, lines, jobs)
+            };
+            let Some(tx) = filled.map_err(|error| lost(error, false))? else {
                 return Err(Failure::Interrupted(format!("interrupted; pushed {}", counted(jobs, "job"))));
             };
             if !pushed.is_empty() {
                 let Some(committed) = interrupt.finishes(tx.commit()).await else {
                     return Err(Failure::cut_off(&format!("pushed {}", counted(jobs, "job"))));
                 };
-                committed?;
+                committed.map_err(|error| lost(error, true))?;
             }
             jobs += pushed.iter().filter(|pushed| pushed.is_new).count() as u64;
             for pushed in pushed {
