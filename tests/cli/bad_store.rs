@@ -1,5 +1,6 @@
 use crate::shop::Shop;
 use rusqlite::Connection;
+use std::io::{Read, Write};
 
 const COMMANDS: &[&[&str]] = &[
     &["dump"],
@@ -115,4 +116,33 @@ fn a_repair_is_reported_once() {
         let again = shop.fails(3, &receive);
         assert!(!again.contains("repaired"), "{again}");
     }
+}
+
+/// It was retried, as if the network had failed.
+#[test]
+fn a_server_that_asks_for_a_password_that_is_not_given_is_no_network_failure() {
+    let _limit = crate::limit();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut asked) = (stream.unwrap(), [0; 1000]);
+            // Eight bytes ask for TLS; what is longer is the beginning of a session, which is asked for a password.
+            while let Ok(length @ 1..) = stream.read(&mut asked) {
+                let answer: &[u8] = if length == 8 { b"N" } else { b"R\0\0\0\x08\0\0\0\x03" };
+                if stream.write_all(answer).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    let url = format!("postgres://shop@127.0.0.1:{port}/shop");
+    let error = Shop::empty().fails(1, &["--db", &url, "--json", "status"]);
+    let error: serde_json::Value = serde_json::from_str(&error).unwrap();
+    let error = &error["error"];
+    assert_eq!((&error["code"], &error["is_retryable"]), (&60034.into(), &false.into()), "{error}");
+    assert!(
+        error["message"].as_str().unwrap().contains("the server asks for a password, and none is given"),
+        "{error}"
+    );
 }

@@ -170,7 +170,19 @@ pub(super) fn lost(why: String, at_risk: AtRisk, label: &DatabaseLabel) -> Failu
 
 /// The failure of connecting.
 pub(super) fn not_connected(error: &tokio_postgres::Error, label: &DatabaseLabel) -> Error {
-    login_failed(error.code(), &chain(error), label)
+    let why = chain(error);
+    if error.code().is_none() && why.contains(NO_PASSWORD) {
+        return no_password(label);
+    }
+    login_failed(error.code(), &why, label)
+}
+
+/// What the driver says if the server asks for a password and none was given. Its kind of error is not public.
+const NO_PASSWORD: &str = "password missing";
+
+fn no_password(label: &DatabaseLabel) -> Error {
+    let why = "the server asks for a password, and none is given; give one in the URL, as in postgres://USER:PASSWORD@HOST/DATABASE";
+    Error::new(Code::ACCESS_DENIED, format!("{label} refuses the login: {why}"))
 }
 
 fn login_failed(code: Option<&SqlState>, why: &str, label: &DatabaseLabel) -> Error {
