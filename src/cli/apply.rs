@@ -61,12 +61,13 @@ impl Apply {
                 output.note(&format!("warning: {}", printable(warning)));
             }
         }
-        match output.json {
+        let printed = match output.json {
             true => output.json(&json!({
                 if self.dry_run { "would_apply" } else { "applied" }: self.file, "changes": changes, "warnings": warnings,
             })),
             false => output.text(&self.report(&changes)),
-        }
+        };
+        printed.map_err(|failure| if self.dry_run { failure } else { failure.after("done") })
     }
 
     /// Applies the script, or tries it; gives what it changes, and the warnings.

@@ -252,8 +252,8 @@ impl Redrive {
             use dialoq::Act;
             interrupt.stops_change(async { Ok(broker.redrive_dead_letter(letter).await?) }).await?;
             return match output.json {
-                true => output.json(&json!({ "redriven": 1, "ended": 0, "gone": 0, "held": 0 })),
-                false => output.text(&format!("redrove dead letter {letter}")),
+                true => output.result_json(&json!({ "redriven": 1, "ended": 0, "gone": 0, "held": 0 })),
+                false => output.result(&format!("redrove dead letter {letter}")),
             };
         }
         let mut filter = self.filter.of(broker);
@@ -267,7 +267,7 @@ impl Redrive {
             return Err(Failure::cut_off(&format!("redrove {}", counted(done.redriven, "dead letter"))));
         }
         if output.json {
-            return output.json(&done);
+            return output.result_json(&done);
         }
         let mut text = format!("redrove {}", counted(done.redriven, "dead letter"));
         for (number, why) in [
@@ -279,7 +279,7 @@ impl Redrive {
                 text.push_str(&format!("; left {number} {why}"));
             }
         }
-        output.text(&text)
+        output.result(&text)
     }
 }
 
@@ -326,8 +326,8 @@ impl Purge {
             return Err(Failure::cut_off(&format!("removed {}", counted(purged, "dead letter"))));
         }
         match output.json {
-            true => output.json(&json!({ "purged": purged })),
-            false => output.text(&format!("removed {}", counted(purged, "dead letter"))),
+            true => output.result_json(&json!({ "purged": purged })),
+            false => output.result(&format!("removed {}", counted(purged, "dead letter"))),
         }
     }
 }

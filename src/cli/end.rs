@@ -85,8 +85,8 @@ impl End {
             EndForm::Plain => broker.end(handle).await?,
         };
         match output.json {
-            true => output.json(&json!({ "conversation_handle": handle, "state_before": state.code() })),
-            false => output.text(&format!("ended conversation {handle}, which was {state}")),
+            true => output.result_json(&json!({ "conversation_handle": handle, "state_before": state.code() })),
+            false => output.result(&format!("ended conversation {handle}, which was {state}")),
         }
     }
 
@@ -103,8 +103,8 @@ impl End {
             return Err(Failure::cut_off(&format!("{} ended", counted(changed.changed, "conversation"))));
         }
         match output.json {
-            true => output.json(&changed),
-            false => output.text(&format!(
+            true => output.result_json(&changed),
+            false => output.result(&format!(
                 "{} ended, {} gone, {} held by other sessions",
                 changed.changed, changed.gone, changed.held
             )),

@@ -11,6 +11,9 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Why ctrl-C found a command that printed.
+const NOT_READ: &str = "standard output is not read";
+
 /// Why a command stopped.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -30,6 +33,10 @@ pub(super) enum Failure {
     Reported { code: u8, text: Option<String> },
     /// The reader of the output has gone: `dialoq ... | head`.
     BrokenPipe,
+    /// Standard output cannot be written for another reason, such as a full disk.
+    Unwritten(Error),
+    /// Stopped by ctrl-C while the reader of the output did not read.
+    NotRead,
 }
 
 impl Failure {
@@ -49,6 +56,23 @@ impl Failure {
         Self::Refused(Error::new(Code::BAD_INPUT, message).caused_by(error))
     }
 
+    /// Standard output that cannot be written.
+    pub(super) fn unwritten(error: io::Error) -> Self {
+        let message = format!("standard output cannot be written: {error}");
+        Self::Unwritten(Error::new(Code::BAD_INPUT, message).caused_by(error))
+    }
+
+    /// What was done before the output failed; another failure stays as it is.
+    pub(super) fn after(self, done: &str) -> Self {
+        match self {
+            Self::Unwritten(error) => {
+                Self::Refused(Error::new(error.code(), format!("{done}; {}", error.message())).caused_by(error))
+            }
+            Self::NotRead => Self::Interrupted(format!("interrupted; {done}; {NOT_READ}")),
+            other => other,
+        }
+    }
+
     /// ctrl-C has stopped a change of many: so much was done for certain.
     pub(super) fn cut_off(done: &str) -> Self {
         Self::Interrupted(format!("interrupted; {done}; {UNDER_WAY}"))
@@ -57,7 +81,7 @@ impl Failure {
     /// Tells the user, and says how the process ends.
     pub(super) fn report(&self, output: &Output) -> ExitCode {
         match self {
-            Self::Refused(error) => {
+            Self::Refused(error) | Self::Unwritten(error) => {
                 self.print(output, &refusal(error, output.json, ""));
                 ExitCode::from(1)
             }
@@ -79,6 +103,7 @@ impl Failure {
                 }
                 ExitCode::from(3)
             }
+            Self::NotRead => Self::Interrupted(format!("interrupted; {NOT_READ}")).report(output),
             Self::Interrupted(text) => {
                 self.print(
                     output,
@@ -143,7 +168,9 @@ fn refusal(error: &Error, as_json: bool, excerpt: &str) -> String {
         _ => text.push_str(excerpt),
     }
     let cause = error.source().map(ToString::to_string);
-    let cause = cause.filter(|cause| !error.message().contains(cause) && !is_refusal_of_ours(error, cause));
+    // Of an error of ours the message without its code.
+    let text_of = |cause: &str| cause.strip_prefix(&format!("[{}] ", error.code())).unwrap_or(cause).to_owned();
+    let cause = cause.filter(|cause| !error.message().contains(&text_of(cause)) && !is_refusal_of_ours(error, cause));
     if let Some(cause) = cause {
         text.push_str(&format!("\n  caused by: {}", printable(&cause)));
     }

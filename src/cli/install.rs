@@ -42,7 +42,7 @@ impl Install {
             if self.sql {
                 answer["sql"] = plan_script(&globals.db).await?.into();
             }
-            return output.json(&answer);
+            return if self.dry_run { output.json(&answer) } else { output.result_json(&answer) };
         }
         match (steps.is_empty(), self.dry_run) {
             (true, _) => output.text("nothing to do: this version is installed"),
@@ -50,7 +50,7 @@ impl Install {
             (false, true) => output.text(&steps.iter().map(|step| step.name).collect::<Vec<_>>().join("\n")),
             (false, false) => {
                 let ran = steps.len();
-                output.text(&format!("installed: {ran} scripts were run\n{}", next_step(&globals.db)))
+                output.result(&format!("installed: {ran} scripts were run\n{}", next_step(&globals.db)))
             }
         }
     }
@@ -93,8 +93,8 @@ impl Uninstall {
         }
         let was_there = uninstall(&globals.db).await?;
         match output.json {
-            true => output.json(&json!({ "uninstalled": was_there })),
-            false => output.text(if was_there { "uninstalled" } else { "nothing to do: no broker is installed" }),
+            true => output.result_json(&json!({ "uninstalled": was_there })),
+            false => output.result(if was_there { "uninstalled" } else { "nothing to do: no broker is installed" }),
         }
     }
 }

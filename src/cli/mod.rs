@@ -34,7 +34,7 @@ mod suggest;
 mod timer;
 mod work;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, command_line};
 use globals::Globals;
 pub(crate) use interrupt::Interrupt;
@@ -57,8 +57,8 @@ struct Cli {
     command: Command,
 }
 
-/// The threads of the command besides those of its runtime: they open, check, write, answer other processes and read input.
-const OTHER_THREADS: usize = 5;
+/// The threads of the command besides those of its runtime: they open, check, write, print, answer other processes and read input.
+const OTHER_THREADS: usize = 6;
 
 const OVERVIEW: &str = "\
 Examples:
@@ -90,7 +90,7 @@ With --json:
   milliseconds: 2026-01-01T00:00:00.000Z.
 
 Environment:
-  DIALOQ_URL   the broker's database, as --db
+  DIALOQ_URL   the broker's database, as --db; empty is as not set
   DIALOQ_LOG   what is logged to standard error (default: nothing): 'dialoq=warn' what is odd,
                'dialoq=debug' each call with its time";
 
@@ -141,7 +141,7 @@ const LONGEST_CLOSE: Duration = Duration::from_secs(1);
 
 /// Runs the command with the arguments of this process.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => return refuse_command_line(&error),
     };
@@ -176,6 +176,16 @@ pub(crate) fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => suggest::with_names(failure, &cli.globals).report(&output),
     }
+}
+
+/// Reads the command line. A variable that is empty counts as not set, as it does for most programs.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    if std::env::var_os("DIALOQ_URL").is_some_and(|url| url.is_empty()) {
+        command = command.mut_arg("db", |db| db.env(None::<&str>));
+    }
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// Starts as many threads as the command may need at once, and ends them. Without this a limit made it wait for ever: the
@@ -226,6 +236,7 @@ fn refuse_command_line(error: &clap::Error) -> ExitCode {
 
 async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
     let mut interrupt = Interrupt::listen(output.json)?;
+    output.stops_by(&interrupt)?;
     let globals = &cli.globals;
     match &cli.command {
         Command::Apply(command) if command.is_trial() => interrupt.stops(command.run(globals, output)).await,
@@ -237,7 +248,10 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Command::Activate(command) => command.run(globals, output, &mut interrupt).await,
         Command::Work(command) => command.run(globals, output, &mut interrupt).await,
         Command::Status(command) if command.is_watch() => {
-            interrupt.unless_requested(command.run(globals, output)).await.map(|_| ())
+            match interrupt.unless_requested(command.run(globals, output)).await {
+                Ok(_) | Err(Failure::NotRead) => Ok(()),
+                Err(failure) => Err(failure),
+            }
         }
         Command::Status(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Peek(command) => interrupt.stops(command.run(globals, output)).await,

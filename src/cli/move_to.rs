@@ -28,10 +28,9 @@ impl Move {
         broker.close().await?;
         moved?;
         match output.json {
-            true => {
-                output.json(&json!({ "conversation_handle": self.conversation, "conversation_group_id": self.group }))
-            }
-            false => output.text(&format!("moved conversation {} to group {}", self.conversation, self.group)),
+            true => output
+                .result_json(&json!({ "conversation_handle": self.conversation, "conversation_group_id": self.group })),
+            false => output.result(&format!("moved conversation {} to group {}", self.conversation, self.group)),
         }
     }
 }

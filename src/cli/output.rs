@@ -1,6 +1,9 @@
 //! What goes to standard output and standard error.
 
+mod writer;
+
 use super::failure::Failure;
+use super::interrupt::Interrupt;
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use dialoq::internals::store::url::redacted_in;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -8,26 +11,39 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::time::Duration;
+use writer::Writer;
 
 /// Where results go, and in which form.
 #[derive(Debug)]
 pub(super) struct Output {
     /// JSON for programs instead of tables for people.
     pub(super) json: bool,
+    /// Once a stop can be requested.
+    writer: OnceLock<Writer>,
 }
 
 impl Output {
     pub(super) fn new(json: bool) -> Self {
-        Self { json }
+        Self { json, writer: OnceLock::new() }
+    }
+
+    /// From now on a stop ends a write whose reader does not read.
+    pub(super) fn stops_by(&self, interrupt: &Interrupt) -> Result<(), Failure> {
+        let _ = self.writer.set(Writer::start(interrupt.clone())?);
+        Ok(())
     }
 
     /// Writes bytes as they are, at once.
     pub(super) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        let written = match self.writer.get() {
+            Some(writer) => writer.write(bytes).ok_or(Failure::NotRead)?,
+            None => writer::write(bytes),
+        };
+        written.map_err(|error| match error.kind() {
             ErrorKind::BrokenPipe => Failure::BrokenPipe,
-            _ => Failure::file("written", "standard output", error),
+            _ => Failure::unwritten(error),
         })
     }
 
@@ -41,6 +57,16 @@ impl Output {
         let mut line = serde_json::to_vec(value).map_err(|error| Failure::input(error.to_string()))?;
         line.push(b'\n');
         self.bytes(&line)
+    }
+
+    /// Writes the result of a change as a text; where that fails, the change is done all the same.
+    pub(super) fn result(&self, text: &str) -> Result<(), Failure> {
+        self.text(text).map_err(|failure| failure.after("done"))
+    }
+
+    /// The same as one line of JSON.
+    pub(super) fn result_json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        self.json(value).map_err(|failure| failure.after("done"))
     }
 
     /// Writes a note to standard error, without the passwords of the command line; if standard error is closed, nothing.

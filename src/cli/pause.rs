@@ -59,12 +59,12 @@ async fn report(
     broker.close().await?;
     let has_changed = done?;
     match output.json {
-        true => output.json(&json!({ "queue": queue, "status": state, "has_changed": has_changed })),
-        false if has_changed => output.text(&format!("{state} queue '{}'", printable(queue))),
+        true => output.result_json(&json!({ "queue": queue, "status": state, "has_changed": has_changed })),
+        false if has_changed => output.result(&format!("{state} queue '{}'", printable(queue))),
         // Poison handling may have turned it off.
         false => {
             let status = if state == "paused" { "off" } else { "on" };
-            output.text(&format!("queue '{}' was {status} already", printable(queue)))
+            output.result(&format!("queue '{}' was {status} already", printable(queue)))
         }
     }
 }

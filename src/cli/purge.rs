@@ -63,8 +63,8 @@ impl Purge {
             return Err(Failure::cut_off(&format!("removed {}", counted(purged.messages, "message"))));
         }
         match output.json {
-            true => output.json(&purged),
-            false => output.text(&format!(
+            true => output.result_json(&purged),
+            false => output.result(&format!(
                 "removed {}; ended {}; left {}",
                 counted(purged.messages, "message"),
                 counted(purged.ended, "conversation"),

@@ -110,7 +110,7 @@ impl Receive {
                 if tx.rollback_to(BEFORE_RECEIVE).await.is_ok() {
                     tx.commit().await?;
                 }
-                return Err(failure);
+                return Err(failure.after(&format!("messages received: {received}")));
             }
             if self.end {
                 let messages = batches.iter().flatten();

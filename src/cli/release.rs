@@ -28,9 +28,9 @@ impl Release {
         broker.close().await?;
         let Released { group, was_quarantined, .. } = released?;
         match (output.json, was_quarantined) {
-            (true, _) => output.json(&json!({ "group": group, "was_quarantined": was_quarantined })),
-            (false, true) => output.text(&format!("released group {group}")),
-            (false, false) => output.text(&format!("group {group} was not quarantined; nothing has changed")),
+            (true, _) => output.result_json(&json!({ "group": group, "was_quarantined": was_quarantined })),
+            (false, true) => output.result(&format!("released group {group}")),
+            (false, false) => output.result(&format!("group {group} was not quarantined; nothing has changed")),
         }
     }
 }

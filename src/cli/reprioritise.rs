@@ -52,8 +52,8 @@ impl Reprioritise {
         if let Some(handle) = self.conversation {
             interrupt.stops_change(async { Ok(broker.reprioritise(handle, level).await?) }).await?;
             return match output.json {
-                true => output.json(&json!({ "conversation_handle": handle, "priority": self.level })),
-                false => output.text(&format!("conversation {handle} has level {level} here")),
+                true => output.result_json(&json!({ "conversation_handle": handle, "priority": self.level })),
+                false => output.result(&format!("conversation {handle} has level {level} here")),
             };
         }
         let mut filter = self.filter.of(broker, None)?;
@@ -68,8 +68,8 @@ impl Reprioritise {
             return Err(Failure::cut_off(&format!("{} changed", counted(changed.changed, "conversation"))));
         }
         match output.json {
-            true => output.json(&changed),
-            false => output.text(&format!(
+            true => output.result_json(&changed),
+            false => output.result(&format!(
                 "{} changed, {} gone, {} held by other sessions",
                 changed.changed, changed.gone, changed.held
             )),

@@ -41,9 +41,9 @@ impl Timer {
         done?;
         let seconds = self.due_in.map(|due_in| due_in.as_secs() + u64::from(due_in.subsec_nanos() > 0));
         match (output.json, seconds) {
-            (true, _) => output.json(&json!({ "conversation_handle": self.conversation, "timer_s": seconds })),
-            (false, Some(seconds)) => output.text(&format!("the timer fires in {seconds} s")),
-            (false, None) => output.text("the timer was taken back"),
+            (true, _) => output.result_json(&json!({ "conversation_handle": self.conversation, "timer_s": seconds })),
+            (false, Some(seconds)) => output.result(&format!("the timer fires in {seconds} s")),
+            (false, None) => output.result("the timer was taken back"),
         }
     }
 }

@@ -90,3 +90,14 @@ fn a_file_that_cannot_be_read_changes_nothing() {
     assert!(error.contains("line 2"), "{error}");
     assert!(!shop.path("shop.db").exists(), "the script is read before the database is made");
 }
+
+#[test]
+fn a_url_of_the_environment_that_is_empty_is_as_not_set() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    let done = shop.command(&["apply", "-"]).env("DIALOQ_URL", "").write_stdin("CREATE QUEUE q").output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert!(shop.path("dialoq.db").exists(), "the database of the default");
+    let refused = shop.command(&["--db", "", "status"]).env("DIALOQ_URL", "").output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+}

@@ -184,3 +184,24 @@ fn an_opening_that_waits_is_given_up_by_ctrl_c() {
         }
     }
 }
+
+/// The first ctrl-C did nothing, and the second left the transaction open, which counted as a failed attempt; five turn a queue off.
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_receive_whose_output_is_not_read_without_a_failed_attempt() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let long = "x".repeat(300_000);
+    std::fs::write(shop.path("long"), &long).unwrap();
+    shop.ok(&[SEND_ORDER, &["--file", "long"]].concat());
+    for options in [&[][..], &["--follow"], &["--wait", "1h"], &["--follow"], &["--top", "1"]] {
+        let mut running = shop.start(&[&["--json", "receive", "orders"], options].concat());
+        // Its first byte: the rest is more than the pipe holds.
+        std::io::Read::read_exact(running.output.as_mut().unwrap().get_mut(), &mut [0]).unwrap();
+        running.interrupt();
+        let (code, error) = running.end();
+        let why = "interrupted; messages received: 0; standard output is not read";
+        assert!(code == Some(130) && error.contains(why), "{options:?}: {code:?}, {error}");
+    }
+    assert_eq!(shop.bodies("orders"), [long]);
+}

@@ -282,3 +282,39 @@ fn show_and_explain_name_the_process_that_holds_a_group() {
     running.end();
     assert!(!shop.ok(&["show", &handle]).contains("held by"), "a process that has ended holds nothing");
 }
+
+/// A full disk, for example: the exit code alone said that something had failed, and the change was done.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_change_whose_result_cannot_be_printed_says_that_it_is_done() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let fails = |arguments: &[&str], input: &str| {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("dialoq"));
+        std::fs::write(shop.path("input"), input).unwrap();
+        command.stdin(std::fs::File::open(shop.path("input")).unwrap()).stdout(full).env("DIALOQ_URL", shop.url());
+        let output = command.args(arguments).output().unwrap();
+        let error = crate::shop::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        error
+    };
+    let cannot = "standard output cannot be written: No space left on device";
+    for (arguments, input, done) in [
+        (&["apply", "-"][..], "CREATE WORK QUEUE emails", "done"),
+        (&["pause", "orders"], "", "done"),
+        (&["--json", "resume", "orders"], "", "done"),
+        (&["work", "push", "emails"], "one\n", "1 job was pushed"),
+        (&["work", "push", "emails", "three"], "", "1 job was pushed"),
+        (&[SEND_ORDER, &["a", "b"]].concat(), "", "2 messages were sent"),
+        (&["receive", "orders"], "", "messages received: 0"),
+    ] {
+        let error = fails(arguments, input);
+        let said = error.contains("60028") && error.contains(&format!("{done}; {cannot}"));
+        assert!(said && !error.contains("caused by: [60028]"), "{arguments:?}: {error}");
+    }
+    assert!(fails(&["status"], "").starts_with(&format!("error[60028]: {cannot}")));
+    assert!(fails(&["apply", "--dry-run", "-"], "CREATE QUEUE other").starts_with(&format!("error[60028]: {cannot}")));
+    assert_eq!(shop.json(&["--json", "work", "list", "emails"]).len(), 2);
+    assert_eq!(shop.bodies("orders"), ["a", "b"]);
+}

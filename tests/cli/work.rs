@@ -425,3 +425,35 @@ fn a_stalled_standard_error_holds_up_only_the_programs_that_write_to_it() {
     assert_eq!(code, Some(130), "{}", error.len());
     assert!(error.ends_with(&format!("stopped: {quiet} jobs completed, 0 failed, 0 lost\n")), "{}", error.len());
 }
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_commands_whose_output_is_not_read() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    let lines: String = (0..20_000).map(|line| format!("{line}\n")).collect();
+    let mut push = shop.start(&["--json", "work", "push", "emails"]);
+    let mut input = push.input.take().unwrap();
+    let writes = std::thread::spawn(move || drop(std::io::Write::write_all(&mut input, lines.as_bytes())));
+    std::io::Read::read_exact(push.output.as_mut().unwrap().get_mut(), &mut [0]).unwrap();
+    // Until more jobs are pushed than the pipe has room for: then it prints.
+    let printed_bytes =
+        |jobs: u64| (1..=jobs).map(|job| format!("{{\"is_new\":true,\"job\":{job}}}\n").len()).sum::<usize>();
+    while shop.json(&["--json", "work", "list"])[0]["ready"].as_u64().is_none_or(|jobs| printed_bytes(jobs) < 66_000) {}
+    push.interrupt();
+    let (code, error) = push.end();
+    writes.join().unwrap();
+    let said =
+        error.starts_with("{\"interrupted\":\"interrupted; ") && error.contains(" jobs were pushed; standard output");
+    assert!(code == Some(130) && said, "{code:?}, {error}");
+
+    shop.ok(&["work", "push", "emails", "--type", "long", &"x".repeat(100_000)]);
+    let mut take = shop.start(&["--json", "work", "take", "emails", "--type", "long"]);
+    std::io::Read::read_exact(take.output.as_mut().unwrap().get_mut(), &mut [0]).unwrap();
+    take.interrupt();
+    let (code, error) = take.end();
+    assert!(
+        code == Some(130) && error.contains("interrupted; 1 job was taken; standard output is not read"),
+        "{error}"
+    );
+}

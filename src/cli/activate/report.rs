@@ -189,7 +189,8 @@ impl<'a> Report<'a> {
         }
         if !self.is_output_gone {
             match self.output.json(&event) {
-                Err(Failure::BrokenPipe) => {
+                // If it does not read, a stop has ended the wait for it; the readers finish what they have in hand.
+                Err(Failure::BrokenPipe | Failure::NotRead) => {
                     self.is_output_gone = true;
                     self.output.note(r#"{"event":"output_gone"}"#);
                 }

@@ -5,7 +5,7 @@ use super::outcome::Outcomes;
 use super::{Send, print_line, refused};
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::lines::{LineWork, has_ended};
+use crate::cli::lines::{LineWork, has_ended, were};
 use crate::cli::output::Output;
 use dialoq::act::{Dialog, Outgoing};
 use dialoq::internals::ErrorConstructors;
@@ -218,6 +218,11 @@ impl<'a> Sender<'a> {
         Ok((done, None))
     }
 
+    /// "2 messages were sent".
+    pub(super) fn all_sent(&self) -> String {
+        format!("{} sent", were(self.sent, "message"))
+    }
+
     fn interrupted(&self) -> Failure {
         Failure::Interrupted(format!("interrupted; messages sent: {}", self.sent))
     }
@@ -331,8 +336,8 @@ impl<'a> Sender<'a> {
             false => Vec::new(),
         };
         let mut deliveries = self.outcomes.look(self.broker, &begun_here, self.output).await.into_iter();
+        self.sent += done.len() as u64;
         for Done { handle, dialog, is_ended } in done {
-            self.sent += 1;
             self.begun_total += usize::from(dialog.is_some());
             if self.options.dialog_per_message && dialog.is_some() {
                 let begun = Begun { handle, dialog, sent: 1, is_ended };
@@ -340,7 +345,7 @@ impl<'a> Sender<'a> {
                 if self.output.json && !self.is_output_gone {
                     match print_line(&begun, delivery.as_ref(), self.output) {
                         Err(Failure::BrokenPipe) => self.is_output_gone = true,
-                        printed => printed?,
+                        printed => printed.map_err(|failure| failure.after(&self.all_sent()))?,
                     }
                 }
                 // All of them are kept only if they still have to be ended.

@@ -112,7 +112,7 @@ impl Send {
         let done = sender.send_all(source, interrupt).await;
         let deliveries = sender.look().await;
         let closed = broker.close().await;
-        let shown = self.summary(&sender, &deliveries, output);
+        let shown = self.summary(&sender, &deliveries, output).map_err(|failure| failure.after(&sender.all_sent()));
         sender.outcomes.report(output);
         // A refusal is reported although the reader of the output has gone.
         done?;

@@ -121,8 +121,8 @@ async fn each(
         return Err(Failure::cut_off(&format!("{done} {}", counted(number, "job"))));
     }
     match output.json {
-        true => output.json(&json!({ done: number })),
-        false => output.text(&format!("{done} {}", counted(number, "job"))),
+        true => output.result_json(&json!({ done: number })),
+        false => output.result(&format!("{done} {}", counted(number, "job"))),
     }
 }
 
@@ -167,7 +167,7 @@ async fn set_status(globals: &Globals, output: &Output, queue: &str, is_on: bool
     done?;
     let state = if is_on { "resumed" } else { "paused" };
     match output.json {
-        true => output.json(&json!({ "queue": queue, "status": state })),
-        false => output.text(&format!("{state} work queue '{}'", printable(queue))),
+        true => output.result_json(&json!({ "queue": queue, "status": state })),
+        false => output.result(&format!("{state} work queue '{}'", printable(queue))),
     }
 }

@@ -3,7 +3,7 @@
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, close_after, parse_span};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::lines::{LineWork, has_ended, read_lines};
+use crate::cli::lines::{LineWork, has_ended, read_lines, were};
 use crate::cli::output::{Output, counted, printable};
 use clap::Args;
 use dialoq::internals::ErrorConstructors;
@@ -65,7 +65,11 @@ impl Push {
         let broker = globals.open_unless(interrupt).await?;
         let done = match &self.body {
             Some(body) => {
-                let push = async { print(output, self.options(broker.push_job(&self.queue, body)).await?) };
+                let push = async {
+                    let pushed = self.options(broker.push_job(&self.queue, body)).await?;
+                    let done = format!("{} pushed", were(u64::from(pushed.is_new), "job"));
+                    print(output, pushed).map_err(|failure| failure.after(&done))
+                };
                 interrupt.stops_change(push).await
             }
             None => self.lines(&broker, output, interrupt).await,
@@ -126,10 +130,11 @@ impl Push {
                 committed.map_err(|error| lost(error, true))?;
             }
             jobs += pushed.iter().filter(|pushed| pushed.is_new).count() as u64;
+            let pushed_in_all = format!("{} pushed", were(jobs, "job"));
             for pushed in pushed {
                 match if is_output_gone { Ok(()) } else { print(output, pushed) } {
                     Err(Failure::BrokenPipe) => is_output_gone = true,
-                    printed => printed?,
+                    printed => printed.map_err(|failure| failure.after(&pushed_in_all))?,
                 }
             }
             if let Some(refused) = refused {

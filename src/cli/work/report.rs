@@ -50,8 +50,8 @@ impl Complete {
         broker.close().await?;
         done?;
         match output.json {
-            true => output.json(&json!({ "job": self.taken.job })),
-            false => output.text(&format!("completed job {}", self.taken.job)),
+            true => output.result_json(&json!({ "job": self.taken.job })),
+            false => output.result(&format!("completed job {}", self.taken.job)),
         }
     }
 }
@@ -89,8 +89,8 @@ impl Fail {
         broker.close().await?;
         let state = failed?.name();
         match output.json {
-            true => output.json(&json!({ "job": self.taken.job, "state": state })),
-            false => output.text(&format!("job {} is {state}", self.taken.job)),
+            true => output.result_json(&json!({ "job": self.taken.job, "state": state })),
+            false => output.result(&format!("job {} is {state}", self.taken.job)),
         }
     }
 }
@@ -121,8 +121,8 @@ impl Extend {
         broker.close().await?;
         done?;
         match output.json {
-            true => output.json(&json!({ "job": self.taken.job })),
-            false => output.text(&format!("job {} is held on", self.taken.job)),
+            true => output.result_json(&json!({ "job": self.taken.job })),
+            false => output.result(&format!("job {} is held on", self.taken.job)),
         }
     }
 }

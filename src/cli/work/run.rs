@@ -141,7 +141,11 @@ impl Run {
             worker = worker.name(name.as_str());
         }
         let running = worker.start();
-        self.say_what_it_waits_for(&broker, output)?;
+        match self.say_what_it_waits_for(&broker, output) {
+            // The stop is done below.
+            Ok(()) | Err(Failure::NotRead) => {}
+            Err(failure) => return Err(failure),
+        }
         let failed = tokio::select! {
             () = interrupt.requested() => None,
             error = broker.failed() => Some(error),

@@ -245,8 +245,8 @@ async fn change(
     broker.close().await?;
     applied?;
     match output.json {
-        true => output.json(&json!({ "schedule": name, "status": state })),
-        false => output.text(done),
+        true => output.result_json(&json!({ "schedule": name, "status": state })),
+        false => output.result(done),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, parse_span};
+use crate::cli::lines::were;
 use crate::cli::output::{Output, printable, reader_has_gone, shortened, table};
 use clap::Args;
 use dialoq::internals::jsonl::{BodyText, to_base64};
@@ -69,10 +70,17 @@ impl Take {
             () = reader_has_gone() => Err(Failure::BrokenPipe),
             taken = async { take.await } => match taken {
                 Ok(jobs) if jobs.is_empty() => Err(Failure::Nothing(self.why_none(&broker))),
-                Ok(jobs) => self.print(output, &jobs),
+                Ok(jobs) => {
+                    let taken = format!("{} taken", were(jobs.len() as u64, "job"));
+                    self.print(output, &jobs).map_err(|failure| failure.after(&taken))
+                }
                 Err(error) => Err(error.into()),
             },
         };
+        // Said before ctrl-C drops the close.
+        if let Err(Failure::Interrupted(_)) = done {
+            return done;
+        }
         broker.close().await?;
         done
     }
