@@ -37,7 +37,7 @@ pub(super) fn with_names(failure: Failure, globals: &Globals) -> Failure {
 fn other_kind(catalog: &Catalog, kind: NameKind, name: &str) -> Option<&'static str> {
     match kind {
         NameKind::Queue if catalog.work_queue(name).is_some() => {
-            Some("there is a work queue of this name, and `dialoq work` has its commands")
+            Some("there is a work queue of this name (`dialoq work`, ALTER WORK QUEUE)")
         }
         NameKind::WorkQueue if catalog.queue(name).is_some() => {
             Some("there is a queue of messages of this name, whose commands are those without `work`")

@@ -50,7 +50,7 @@ impl Broker {
     /// A stream of transactions, each with the batch that the strategy chose. It waits for ever; after an error it
     /// ends. A queue that is turned off is left out until it is on again, with a warning in the log; 9617 comes if none of its queues is on.
     ///
-    /// Poll it, or drop it: a message may be meant for this stream, and another receiver gets it a second or two later if the stream
+    /// Poll it, or drop it: a message may be meant for this stream, and another receiver gets it some seconds later if the stream
     /// does not come.
     ///
     /// The strategy learns of a batch when the stream yields it, so take the turns one at a time, or run several
@@ -125,12 +125,15 @@ async fn run(
 
 async fn next_turn(broker: &Broker, strategy: &mut dyn Strategy, messages: &Messages) -> Result<Turn> {
     let tx = broker.begin().await?;
+    let mut asleep = None;
     loop {
         match next_by(messages, &tx, strategy, Deadline::Never).await {
             Ok(Some((class, batch))) => return Ok(Turn { tx, batch, class }),
             Ok(None) => {}
             // Another process has turned it off, and this one learns of it in a moment; then the plan leaves it out.
             Err(error) if error.code() == Code::QUEUE_DISABLED && messages.has_other_queues(broker, strategy) => {
+                // A store that gets no notices reads the definitions again while a receiver sleeps. Without this it asked for ever.
+                asleep.get_or_insert_with(|| broker.activity().sleep());
                 tokio::time::sleep(AFTER_A_REFUSAL).await;
             }
             Err(error) => return Err(error),
@@ -138,7 +141,7 @@ async fn next_turn(broker: &Broker, strategy: &mut dyn Strategy, messages: &Mess
     }
 }
 
-/// How long until the next plan after a queue was found to be off. The message that says so takes a few milliseconds.
+/// How long until the next plan after a queue was found to be off. The notice that says so takes a few milliseconds, a poll 100.
 const AFTER_A_REFUSAL: Duration = Duration::from_millis(20);
 
 /// The place of the first attempt that found something, and what it found.
@@ -231,6 +234,12 @@ impl Chosen for Messages {
             );
         }
         are_some_off.then_some(on)
+    }
+
+    /// A queue that is off is not asked.
+    fn is_empty_certain(&self, act: &dyn Perform, attempts: &[ClassAttempt]) -> bool {
+        let catalog = act.store().catalog();
+        attempts.iter().all(|attempt| is_on(&catalog, attempt))
     }
 
     fn describe(attempt: usize, batch: &Batch) -> Option<Found> {

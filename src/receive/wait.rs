@@ -287,7 +287,8 @@ fn note_answer(store: &dyn Store, questions: &[Question], taken: Option<usize>) 
     for question in empty.iter().chain(taken.map(|taken| &questions[taken])) {
         let has_more = taken.is_some_and(|taken| same_name(&questions[taken].queue, &question.queue));
         let is_empty = !has_more && take_all(empty, &question.queue);
-        store.activity().queue(&question.queue).received(is_empty.then_some(now));
+        let is_of_any = take_all(questions, &question.queue);
+        store.activity().queue(&question.queue).received(is_empty.then_some(now), is_of_any);
     }
 }
 

@@ -186,6 +186,8 @@ pub struct QueueActivity {
     ready_groups: AtomicUsize,
     unread: AtomicU64,
     receives: AtomicU64,
+    /// Those that take any message.
+    receives_of_any: AtomicU64,
     waiting: AtomicUsize,
     waits: AtomicU64,
     last_empty_us: AtomicI64,
@@ -194,8 +196,10 @@ pub struct QueueActivity {
     newly_ready: AtomicU64,
     signals: AtomicU64,
     wakes: AtomicU64,
-    /// One more than the receives at the last look, if messages were ready and sessions waited.
+    /// One more than `receives_of_any` at the last look, if messages were ready and sessions waited.
     receives_seen: AtomicU64,
+    /// `signals` at the last look.
+    signals_seen: AtomicU64,
     /// How often a signal was passed on for the same messages.
     passed_on: AtomicUsize,
     /// They wait for messages that are ready, and do not come.
@@ -219,7 +223,8 @@ pub struct QueueFacts {
     pub waiting: usize,
     /// Waits of the same kind begun so far.
     pub waits: u64,
-    /// Messages are ready, and none of these sessions has come for a second: their callers do something else meanwhile.
+    /// Messages are ready, and no receive that takes any has ended for a second: the callers of these sessions do something else
+    /// meanwhile, or what is ready may not be taken yet.
     pub is_unserved: bool,
     /// When one of those statements that takes any message last returned empty.
     pub last_empty: Option<Timestamp>,
@@ -304,7 +309,12 @@ impl QueueActivity {
     fn pass_on_unserved(&self) {
         let waiting = self.waiting.load(SeqCst);
         let is_stuck = waiting > 0 && self.ready_groups.load(SeqCst) > 0;
-        let seen = if is_stuck { self.receives.load(SeqCst) + 1 } else { 0 };
+        // Sessions that ask for one conversation, group or level leave these messages.
+        let seen = if is_stuck { self.receives_of_any.load(SeqCst) + 1 } else { 0 };
+        let signals = self.signals.load(SeqCst);
+        if self.signals_seen.swap(signals, SeqCst) != signals {
+            self.passed_on.store(0, SeqCst);
+        }
         let is_unserved = self.receives_seen.swap(seen, SeqCst) == seen && is_stuck;
         self.is_unserved.store(is_unserved, SeqCst);
         if !is_unserved {
@@ -324,9 +334,10 @@ impl QueueActivity {
         self.monitors.notify_waiters();
     }
 
-    /// A RECEIVE or GET CONVERSATION GROUP ran; `empty_at` if it had no WHERE and returned nothing.
-    pub fn received(&self, empty_at: Option<Timestamp>) {
+    /// A RECEIVE or GET CONVERSATION GROUP ran; `empty_at` if it had no WHERE and returned nothing. `is_of_any`: it takes any message.
+    pub fn received(&self, empty_at: Option<Timestamp>, is_of_any: bool) {
         self.receives.fetch_add(1, SeqCst);
+        self.receives_of_any.fetch_add(u64::from(is_of_any), SeqCst);
         if let Some(at) = empty_at {
             self.last_empty_us.store(at.0, SeqCst);
         }
@@ -434,7 +445,10 @@ mod tests {
         let mut last = Box::pin(queue.register(false));
         board.pass_on_unserved();
         assert!(!last.as_mut().enable());
-        queue.received(None);
+        queue.received(None, false);
+        board.pass_on_unserved();
+        assert!(queue.facts().is_unserved, "it came for one conversation");
+        queue.received(None, true);
         board.pass_on_unserved();
         assert!(!queue.facts().is_unserved && !last.as_mut().enable(), "one has come");
     }

@@ -59,11 +59,9 @@ fn a_send_whose_connection_is_lost_calls_no_message_refused() {
         assert!(sent > 0, "no commit has more than 1000 messages");
         assert!(error.starts_with("error[60030]: ") && !error.contains("refused"), "{more:?}: {error}");
         let message = error.lines().next().unwrap();
-        let begin = match sent {
-            1001 => "error[60030]: line 1002 was not sent: ".to_owned(),
-            _ => format!("error[60030]: nothing from line {} to line ", sent + 1),
-        };
-        assert!(message.starts_with(&begin), "{more:?}: {error}");
+        let fates = [format!("line {} was not sent: ", sent + 1), format!("nothing from line {} to line ", sent + 1)];
+        let is_named = fates.iter().any(|fate| message.starts_with(&format!("error[60030]: {fate}")));
+        assert!(is_named, "{more:?}: {error}");
         assert!(message.ends_with(&format!("; {sent} messages were sent before")), "{more:?}: {error}");
     }
 }

@@ -46,7 +46,8 @@ BEGIN
                 RAISE;
             ELSIF dialoq.is_held_by_stranger(v_key) THEN
                 PERFORM dialoq.fail(60010, format('the lock of conversation group %s is held by %s, whose role may not use the '
-                    'broker; the transaction was rolled back, end that session', p_group, dialoq.lock_holders(v_key)));
+                    'broker; the transaction was rolled back, end that session or ROLLBACK PREPARED that transaction',
+                    p_group, dialoq.lock_holders(v_key)));
             END IF;
         END;
     END LOOP;

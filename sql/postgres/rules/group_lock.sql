@@ -57,7 +57,7 @@ BEGIN
             FOREACH v_key IN ARRAY ARRAY[dialoq.group_key(p_group), dialoq.claim_key(p_group)] LOOP
                 IF dialoq.is_held_by_stranger(v_key) THEN
                     PERFORM dialoq.fail(60010, format('the lock of conversation group %s is held by %s, whose role may not use '
-                        'the broker; end that session', p_group, dialoq.lock_holders(v_key)));
+                        'the broker; end that session or ROLLBACK PREPARED that transaction', p_group, dialoq.lock_holders(v_key)));
                 END IF;
             END LOOP;
         END;

@@ -98,14 +98,19 @@ impl Push {
             let filled = async {
                 let tx = broker.begin().await?;
                 while let Some(Line { number, text }) = next {
-                    last_number = number;
                     let push = match text {
                         Ok(text) => self.options(tx.push_job(&self.queue, &text)).await,
                         Err(error) => Err(error),
                     };
                     match push {
-                        Ok(done) => pushed.push(done),
-                        Err(error) if has_ended(&tx).await => return Err(error),
+                        Ok(done) => {
+                            last_number = number;
+                            pushed.push(done);
+                        }
+                        Err(error) if has_ended(&tx).await => {
+                            last_number = number;
+                            return Err(error);
+                        }
                         Err(error) => {
                             refused = Some(refusal(number, &error));
                             break;

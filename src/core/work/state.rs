@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 
 /// The marks run this far ahead, and are written again when half of it is used. A push in a transaction is answered before anything is
 /// written, so the mark above its number must be there long before: after a crash another job got the number of a push whose commit had
-/// no answer.
-const BLOCK: u64 = 1 << 16;
+/// no answer. Half a block is half a million pushes in the time of one sync.
+const BLOCK: u64 = 1 << 20;
 
 /// All jobs that are not finished.
 #[derive(Debug, Default)]

@@ -157,8 +157,7 @@ pub struct Served {
     pub planned_at: Timestamp,
     /// The messages received; `None` if no attempt found any.
     pub found: Option<Found>,
-    /// An attempt that found nothing says that nothing waited for it. Not so if a work queue was paused or has limits, which hold back jobs
-    /// that wait.
+    /// An attempt that found nothing says that nothing waited for it. Not so if a queue was off, or a work queue was paused or has limits.
     pub is_empty_certain: bool,
 }
 
