@@ -1,8 +1,8 @@
 //! Definitions: their checks, and their rows.
 
 use super::change::Change;
+use super::definition_wait::{needs, needs_conversations};
 use super::effects::Effects;
-use super::endpoint::Endpoint;
 use super::execute::Checked;
 use super::group_lock::GroupKey;
 use super::session::{Op, Session};
@@ -33,7 +33,8 @@ impl Core {
         }
         // If another session holds a conversation that this would change, that session finishes first.
         let consequences = applied.iter().flat_map(|applied| &applied.consequences);
-        if let Some(blocked) = consequences.into_iter().find_map(|consequence| self.held(session, consequence)) {
+        if let Some(blocked) = consequences.clone().find_map(|consequence| self.held(session, consequence)) {
+            self.blocked_queues = consequences.flat_map(|consequence| self.queues_needed(consequence)).collect();
             return Ok(Err(blocked));
         }
         let warnings = applied.iter().flat_map(|applied| applied.warnings.iter().cloned()).collect();
@@ -43,20 +44,13 @@ impl Core {
 
     /// A group that a consequence would change and another session holds.
     fn held(&self, session: &Session, consequence: &Consequence) -> Option<GroupKey> {
-        let affects: &dyn Fn(&Endpoint) -> bool = match consequence {
-            Consequence::ContractDropped { contract_id } => &move |endpoint| endpoint.contract_id == *contract_id,
-            Consequence::ServiceMoved { service_id, .. } | Consequence::ServiceDropped { service_id, .. } => {
-                &move |endpoint| endpoint.service_id == *service_id
-            }
-            Consequence::NewBroker => &|_| true,
-            Consequence::WorkQueueDropped { .. } => return None,
-            // These add rows only, or nothing: arrivals need no lock.
-            _ => return None,
-        };
+        if !needs_conversations(consequence) {
+            return None;
+        }
         self.groups
             .iter()
             .filter(|(_, group)| group.owner != 0 && group.owner != session.id)
-            .find(|(_, group)| group.members.iter().any(|place| affects(&self.endpoints[*place])))
+            .find(|(_, group)| group.members.iter().any(|place| needs(consequence, &self.endpoints[*place])))
             .map(|(place, _)| GroupKey(place))
     }
 
@@ -75,6 +69,9 @@ impl Core {
         if !self.catalog.work_queues.is_empty() {
             self.work.keep_marks();
         }
+        let needed = applied.iter().flat_map(|applied| &applied.consequences);
+        let needed = needed.flat_map(|consequence| self.queues_needed(consequence)).collect();
+        self.definition_is_done(needed, effects);
         for applied in applied {
             for touched in applied.touched {
                 effects.changes.extend(self.change_of(&before, touched));

@@ -11,6 +11,7 @@ mod claim_unit;
 mod dead_letter;
 mod define;
 mod definition_effects;
+mod definition_wait;
 mod delivery;
 mod effects;
 mod end_conversation;
@@ -43,6 +44,7 @@ mod timer;
 mod work;
 
 pub use change::{Change, DeadLetterRow, DeliveryClass, EndpointRow, MessageRow, TransmissionRow};
+pub use definition_wait::DefinitionWait;
 pub use effects::{Arrival, Depth, Effects, ReadRow, Redelivery, Reply, Step, Taken};
 pub use group_lock::GroupKey;
 pub use memory::Memory;

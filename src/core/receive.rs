@@ -33,14 +33,14 @@ impl Core {
             ReceiveFrom::Conversation(handle) => {
                 let place = self.receiver(session, queue, queue_id, handle)?;
                 only = Some(place);
-                self.free_or_own(session, session.group_of(place, &self.endpoints[place]))
+                self.free_or_own(session, queue_id, session.group_of(place, &self.endpoints[place]))
             }
             ReceiveFrom::Group(id) => {
                 let group = self
                     .find_group_for(session, id.0)
                     .filter(|group| self.groups[*group].queue_id == queue_id)
                     .ok_or_else(|| Error::group_not_found(format!("{id} of queue '{queue}'")))?;
-                self.free_or_own(session, group)
+                self.free_or_own(session, queue_id, group)
             }
         };
         let limit = top.unwrap_or(u64::MAX);
@@ -98,9 +98,9 @@ impl Core {
         Ok(place)
     }
 
-    fn free_or_own(&self, session: &Session, group: u32) -> Option<u32> {
+    fn free_or_own(&self, session: &Session, queue_id: i32, group: u32) -> Option<u32> {
         let owner = self.groups[group].owner;
-        (owner == 0 || owner == session.id).then_some(group)
+        (owner == session.id || owner == 0 && self.may_receive(session, queue_id)).then_some(group)
     }
 
     /// The conversations of a group with rows left for this session, best level first, then by handle.

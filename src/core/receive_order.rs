@@ -1,6 +1,7 @@
 //! The order of RECEIVE: the best level first, then the oldest message; and the index of the groups that are ready. The
 //! order within a group is in `receive.rs`.
 
+use super::definition_wait::DefinitionWait;
 use super::endpoint::Endpoint;
 use super::session::Session;
 use super::slab::Slab;
@@ -31,9 +32,15 @@ pub(super) struct QueueState {
     pub(super) unread: u64,
     /// Consecutive rollbacks of transactions that received from here.
     pub(super) rollbacks: u8,
+    pub(super) definition_wait: Option<DefinitionWait>,
 }
 
 impl QueueState {
+    /// Whether a definition holds receives back.
+    pub(super) fn is_held(&self) -> bool {
+        self.definition_wait.is_some_and(|wait| wait.is_holding())
+    }
+
     /// The best ready group of these levels.
     pub(super) fn best(&self, lowest: u8, highest: u8) -> Option<(Rank, u32)> {
         let from = (Rank::new(highest, 0), 0);
@@ -60,7 +67,11 @@ impl Core {
         let own = self.ranked_own(session);
         let own = if by_age { own.oldest(queue_id) } else { own.best(queue_id, lowest, highest) };
         let queue = self.queues.get(&queue_id)?;
-        let free = if by_age { queue.oldest() } else { queue.best(lowest, highest) };
+        let free = match by_age {
+            _ if !self.may_receive(session, queue_id) => None,
+            true => queue.oldest(),
+            false => queue.best(lowest, highest),
+        };
         let key = |rank: Rank| if by_age { (0, rank.oldest) } else { (rank.rank_from_top, rank.oldest) };
         match (free, own) {
             (Some(free), Some(own)) => Some(if key(own.0) <= key(free.0) { own.1 } else { free.1 }),

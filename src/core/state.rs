@@ -15,6 +15,7 @@ use super::work::Work;
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
 use crate::id::{ConversationHandle, IdSource};
+use crate::time::Timestamp;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
@@ -71,6 +72,10 @@ pub struct Core {
     pub(super) next_transmission_id: u64,
     pub(super) units: Units,
     pub(super) work: Work,
+    /// The queues of the definition that was blocked last, for [`Core::definition_waits`].
+    pub(super) blocked_queues: Vec<i32>,
+    /// The queues whose receives a definition holds back, each with the end of that.
+    pub(super) holds: BTreeSet<(Timestamp, i32)>,
 }
 
 /// The endpoints a commit touched, each written once at its end.
@@ -175,6 +180,8 @@ impl Core {
             next_queuing_order: 1,
             next_endpoint_id: 1,
             next_transmission_id: 1,
+            blocked_queues: Vec::new(),
+            holds: BTreeSet::new(),
         };
         // Session 0 is no session: it marks an unlocked group.
         core.sessions.insert(OpenSession::default());
@@ -217,9 +224,10 @@ impl Core {
         if let Some(jobs) = self.work.ready_jobs(queue_id) {
             return Depth { ready_groups: jobs, unread: jobs as u64 };
         }
-        self.queues
-            .get(&queue_id)
-            .map_or_else(Depth::default, |queue| Depth { ready_groups: queue.ready.len(), unread: queue.unread })
+        self.queues.get(&queue_id).map_or_else(Depth::default, |queue| Depth {
+            ready_groups: if queue.is_held() { 0 } else { queue.ready.len() },
+            unread: queue.unread,
+        })
     }
 
     pub(super) fn set_catalog(&mut self, catalog: Arc<Catalog>) {

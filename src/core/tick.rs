@@ -20,6 +20,7 @@ impl Core {
             }
         }
         self.write_touched(effects);
+        self.end_holds(now, effects);
         self.tick_work(now);
         self.hand_on_work(effects);
     }
@@ -42,6 +43,7 @@ impl Core {
             return Some(Timestamp(0));
         }
         let endpoint = self.due.first().map(|(at, ..)| Timestamp(*at));
-        endpoint.into_iter().chain(self.work_due()).min()
+        let hold = self.holds.first().map(|(until, _)| *until);
+        endpoint.into_iter().chain(self.work_due()).chain(hold).min()
     }
 }

@@ -1,6 +1,9 @@
 //! Services.
 
-use crate::rig::{Text, code};
+use crate::rig::{Pair, Rig, Session, Text, code};
+use dialoq::protocol::ReceiveFrom;
+use dialoq::{Error, Result};
+use tokio::task::JoinHandle;
 
 case!(services_without_contracts_may_begin, [17], async |t| {
     t.define("CREATE SERVICE [Bare] ON QUEUE [QI]").await?;
@@ -51,6 +54,100 @@ case!(moving_a_service_moves_its_messages, [22], async |t| {
     assert!(t.receive("QT").await?.is_empty());
     t.send(dialog, "Text", "3").await?;
     assert_eq!(t.receive("Q2").await?.texts(), ["1", "2", "3"]);
+});
+
+case!(a_definition_comes_while_transactions_take_turns, [22], async |t| {
+    t.define("CREATE QUEUE [Q2]").await?;
+    let pairs = [t.pair().await?, t.pair().await?];
+    let next = async |turn: usize| {
+        let pair = pairs[turn % 2];
+        t.send(pair.initiator, "Text", "next").await?;
+        let tx = t.begin().await?;
+        let received = tx.receive_where("QT", ReceiveFrom::Conversation(pair.target)).await;
+        Ok::<_, Error>((tx, received))
+    };
+    let (mut holder, received) = next(0).await?;
+    assert_eq!(received?.len(), 1);
+    let definer = t.broker.clone();
+    let mut definition = tokio::spawn(async move { definer.execute("ALTER SERVICE [T] ON QUEUE [Q2]").await });
+    t.still_waits(&mut definition).await;
+    // At each moment one of them holds a conversation of the service, until the definition has waited for long enough.
+    for turn in 1.. {
+        let (tx, received) = next(turn).await?;
+        if !received.is_ok_and(|received| received.len() == 1) {
+            break;
+        }
+        holder.commit().await?;
+        holder = tx;
+        t.advance_ms(100).await?;
+    }
+    holder.commit().await?;
+    definition.await.unwrap()?;
+    assert_eq!(t.wait_receive("Q2", Some(60)).await?.len(), 1);
+});
+
+/// Transactions hold one of two conversations with `QT`, and a definition that needs both waits, until it holds receives back. Gives the
+/// transaction that is open then, and the conversation that it does not hold; a message of that one waits.
+async fn held_back(t: &Rig) -> Result<(Session, Pair, JoinHandle<Result<Vec<String>>>)> {
+    t.define("CREATE QUEUE [Q2]").await?;
+    let (mut busy, mut free) = (t.pair().await?, t.pair().await?);
+    let take = async |pair: Pair| {
+        t.send(pair.initiator, "Text", "of a transaction").await?;
+        let tx = t.begin().await?;
+        let received = tx.receive_from("QT", pair.target).await?;
+        Ok::<_, Error>((tx, received.len() == 1))
+    };
+    let (mut holder, _) = take(busy).await?;
+    let definer = t.broker.clone();
+    let mut definition = tokio::spawn(async move { definer.execute("ALTER SERVICE [T] ON QUEUE [Q2]").await });
+    t.still_waits(&mut definition).await;
+    loop {
+        t.advance_ms(300).await?;
+        t.send(free.initiator, "Text", "held back").await?;
+        if t.receive_from("QT", free.target).await?.is_empty() {
+            return Ok((holder, free, definition));
+        }
+        // A server's definition tries again by itself, the embedded one when the conversation that it waits for is free.
+        if !t.store().is_server()
+            && let (next, true) = take(free).await?
+        {
+            std::mem::replace(&mut holder, next).commit().await?;
+            std::mem::swap(&mut busy, &mut free);
+        }
+    }
+}
+
+case!(a_definition_that_waits_holds_receives_back, [22], async |t| {
+    let (holder, free, definition) = held_back(&t).await?;
+    let group = t.endpoint(free.target).await?.expect("it is open").group;
+    for from in
+        [ReceiveFrom::Any, ReceiveFrom::Oldest, ReceiveFrom::Group(group), ReceiveFrom::Conversation(free.target)]
+    {
+        assert!(t.receive_where("QT", from).await?.is_empty(), "{from:?}");
+    }
+    let other = t.begin().await?;
+    assert!(other.receive("QT").await?.is_empty());
+    assert_eq!(other.get_group("QT").await?, None);
+    other.rollback().await?;
+    // The one that holds a conversation finishes its work.
+    assert_eq!(holder.receive_from("QT", free.target).await?.texts()[0], "held back");
+    holder.rollback().await?;
+    definition.await.unwrap()?;
+    assert!(t.receive("QT").await?.is_empty());
+    // A server looks through the conversations of a service that moved, and holds each for a moment.
+    assert!(!t.wait_receive("Q2", Some(60)).await?.is_empty(), "nothing is held back any more");
+});
+
+case!(receives_are_held_back_for_a_while_only, [22], async |t| {
+    let (holder, free, definition) = held_back(&t).await?;
+    // A receiver that waits is woken at the end of the time, though nothing arrives then.
+    let receiver = t.clone();
+    let mut waiting = Box::pin(async move { receiver.wait_for_conversation("QT", free.target, 3600).await });
+    t.still_waits(&mut waiting).await;
+    t.advance_ms(1001).await?;
+    assert_eq!(waiting.await?.texts()[0], "held back");
+    holder.commit().await?;
+    definition.await.unwrap()?;
 });
 
 case!(waiting_for_a_conversation_fails_when_its_service_moves, [23], async |t| {

@@ -56,16 +56,19 @@ BEGIN
 END
 GO
 
--- The queue of that name, if it is not disabled.
+-- The queue of that name, if it is not disabled, and whether a definition holds receives back from it (definition_wait.sql).
 -- Errors: 59617, 60002
 CREATE PROCEDURE dialoq.find_receivable
-    @queue nvarchar(4000), @queue_id int OUTPUT
+    @queue nvarchar(4000), @queue_id int OUTPUT, @is_held_back bit OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @name nvarchar(256), @text nvarchar(2048);
+    DECLARE @name nvarchar(256), @text nvarchar(2048), @held_until datetime2(6);
     EXEC dialoq.find_queue @queue, @queue_id OUTPUT;
-    SELECT @name = q.name FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_receive_enabled = 0;
+    SELECT @name = CASE q.is_receive_enabled WHEN 0 THEN q.name END, @held_until = q.receives_held_until
+    FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
+    SET @is_held_back = 0;
+    IF @held_until IS NOT NULL EXEC dialoq.find_hold @queue_id, @held_until, @is_held_back OUTPUT;
     IF @name IS NULL RETURN;
     SET @text = CONCAT(N'queue ''', @name, N''' is disabled; ALTER QUEUE [', @name, N'] WITH STATUS = ON enables it');
     EXEC dialoq.refuse 59617, @text;

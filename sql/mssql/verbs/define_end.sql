@@ -11,6 +11,7 @@ BEGIN
     -- <definition>
     DECLARE @notices nvarchar(max) = N' c', @version bigint;
     EXEC dialoq.revisit_outboxes @notices OUTPUT;
+    EXEC dialoq.end_holds NULL, 1, @notices OUTPUT;
     UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
     SELECT @version = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
     SELECT @version AS catalog_version, dialoq.distinct_notices(@notices) AS notices;

@@ -11,10 +11,10 @@ CREATE PROCEDURE dialoq.get_conversation_group
 AS
 BEGIN
     -- <settings>
-    DECLARE @queue_id int, @group uniqueidentifier, @past_top int = 0, @past bigint = -1, @seen nvarchar(max) = N'';
-    EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
+    DECLARE @queue_id int, @group uniqueidentifier, @past_top int = 0, @past bigint = -1, @seen nvarchar(max) = N'', @is_held_back bit;
+    EXEC dialoq.find_receivable @queue, @queue_id OUTPUT, @is_held_back OUTPUT;
     -- <transaction>
-    WHILE 1 = 1
+    WHILE @is_held_back = 0
     BEGIN
         EXEC dialoq.choose @queue_id, 0, 9, 0, @past_top OUTPUT, @past OUTPUT, @seen OUTPUT, @group OUTPUT;
         -- Another may have emptied it before the lock was ours.

@@ -13,8 +13,8 @@ AS
 BEGIN
     -- <settings>
     DECLARE @queue_id int, @text nvarchar(2048), @group uniqueidentifier, @only bigint, @state nvarchar(2), @in_queue int;
-    DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0), @service_id int, @is_known bit = 0;
-    EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
+    DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0), @service_id int, @is_known bit = 0, @is_held_back bit;
+    EXEC dialoq.find_receivable @queue, @queue_id OUTPUT, @is_held_back OUTPUT;
     SET @lowest = COALESCE(@lowest, 1);
     SET @highest = COALESCE(@highest, 10);
     IF @lowest < 1 OR @highest NOT BETWEEN @lowest AND 10
@@ -73,6 +73,12 @@ BEGIN
                 N''' was not found: it has no conversations here'));
             THROW 58436, @text, 1;
         END
+    END
+    -- No conversation has this group.
+    IF @is_held_back = 1
+    BEGIN
+        SET @group = NEWID();
+        SET @only = NULL;
     END
     IF @top = 1
         EXEC dialoq.receive_one @queue_id, @group, @only, @from_top, @to_top, @by_age;

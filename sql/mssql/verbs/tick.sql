@@ -240,6 +240,13 @@ BEGIN
         END
         IF @is_noted = 0 SET @failure = CONCAT(N'error ', @error_number, N': ', LEFT(@error_message, 2000));
     END CATCH
+    BEGIN TRY
+        EXEC dialoq.end_holds @now, 0, @notices OUTPUT;
+    END TRY
+    BEGIN CATCH
+        SET @failure = CONCAT(N'error ', ERROR_NUMBER(), N': ', LEFT(ERROR_MESSAGE(), 2000));
+        IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+    END CATCH
     SET @top_jobs = CASE WHEN @top - @did > @least THEN @top - @did ELSE @least END;
     BEGIN TRY
         EXEC dialoq.tick_jobs @now, @is_manual, @top_jobs, @did_jobs OUTPUT, @notices OUTPUT, @jobs_due OUTPUT, @failure OUTPUT;
@@ -255,6 +262,9 @@ BEGIN
     SELECT TOP (1) @jobs_due = s.next_at
     FROM dialoq.work_schedule AS s WITH (READUNCOMMITTED, INDEX (work_schedule_next), FORCESEEK)
     WHERE s.next_at > @now ORDER BY s.next_at;
+    IF @jobs_due < @due OR @due IS NULL SET @due = @jobs_due;
+    SET @jobs_due = NULL;
+    SELECT @jobs_due = MIN(q.receives_held_until) FROM dialoq.service_queue AS q WITH (READUNCOMMITTED) WHERE q.receives_held_until > @now;
     IF @jobs_due < @due OR @due IS NULL SET @due = @jobs_due;
     IF EXISTS (SELECT 1 FROM dialoq.work_schedule AS s WITH (READUNCOMMITTED) WHERE s.next_at <= @now)
         SET @has_due_schedules = 1;

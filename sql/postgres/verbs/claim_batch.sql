@@ -44,7 +44,7 @@ BEGIN
             'most 10000 elements, p_tops of one dimension that begins with 1',
             coalesce(cardinality(p_tops)::text, 'no'), coalesce(cardinality(p_claimed)::text, 'no')));
     END IF;
-    SELECT q.queue_id, q.is_receive_enabled, coalesce(b.manual_now, clock_timestamp()),
+    SELECT q.queue_id, q.is_receive_enabled AND q.receives_held_until IS NULL, coalesce(b.manual_now, clock_timestamp()),
         NOT q.is_retention_enabled AND NOT EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
         ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id),
         (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)
@@ -55,6 +55,10 @@ BEGIN
         OR current_setting('transaction_read_only') = 'on'
     THEN
         v_queue_id := dialoq.receivable(p_queue);
+        -- The claims of this session are of other transactions.
+        IF EXISTS (SELECT FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id AND q.receives_held_until > v_now) THEN
+            RETURN;
+        END IF;
     END IF;
     IF NOT v_is_plain THEN
         RETURN QUERY

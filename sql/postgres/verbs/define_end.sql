@@ -9,7 +9,7 @@ CREATE FUNCTION dialoq.define_end()
 RETURNS TABLE (catalog_version bigint, notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    v_notices text := dialoq.revisit_outboxes();
+    v_notices text := concat_ws(' ', dialoq.revisit_outboxes(), dialoq.end_holds(NULL, true));
 BEGIN
     RETURN QUERY
     UPDATE dialoq.broker AS b SET catalog_version = b.catalog_version + 1

@@ -14,6 +14,10 @@ DECLARE
     v_group uuid;
     v_passed uuid[] := '{}';
 BEGIN
+    IF dialoq.is_held_back(v_queue_id) THEN
+        RETURN QUERY SELECT NULL::uuid, NULL::text;
+        RETURN;
+    END IF;
     LOOP
         v_group := dialoq.choose(v_queue_id, 0::smallint, 9::smallint, false, v_passed);
         -- Another may have emptied it before the lock was ours.

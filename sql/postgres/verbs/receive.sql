@@ -23,6 +23,7 @@ SET enable_tidscan = on AS $$
 DECLARE
     v_queue_id integer;
     v_gives boolean;
+    v_is_held_back boolean := false;
     v_retains boolean;
     v_has_rollbacks boolean;
     v_now timestamptz;
@@ -44,7 +45,7 @@ DECLARE
     v_passed uuid[] := '{}';
     v_is_any boolean := p_conversation_handle IS NULL AND p_conversation_group_id IS NULL;
 BEGIN
-    SELECT q.queue_id, q.is_receive_enabled, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
+    SELECT q.queue_id, q.is_receive_enabled AND q.receives_held_until IS NULL, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
         EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
         (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1)
     INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_floor
@@ -54,6 +55,7 @@ BEGIN
         OR current_setting('transaction_read_only') = 'on'
     THEN
         v_queue_id := dialoq.receivable(p_queue);
+        v_is_held_back := dialoq.is_held_back(v_queue_id);
     END IF;
     IF coalesce(p_lowest, 1) < 1 OR coalesce(p_highest, 10) NOT BETWEEN coalesce(p_lowest, 1) AND 10 THEN
         PERFORM dialoq.fail(60005, format('the range of levels is %s to %s; it must be within 1 to 10, the lower first',
@@ -83,7 +85,7 @@ BEGIN
         END IF;
         v_group := p_conversation_group_id;
     END IF;
-    IF p_top <= 0 THEN
+    IF p_top <= 0 OR v_is_held_back THEN
         RETURN;
     END IF;
     -- Most RECEIVEs find a group that is one conversation with nothing pending, by a row that names its first message. Such

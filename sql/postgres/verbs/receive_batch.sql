@@ -93,7 +93,7 @@ BEGIN
             'p_from_level is %s and p_from_order is %s; they must be 1 to 10 and from 0, or NULL',
             coalesce(p_from_level::text, 'NULL'), coalesce(p_from_order::text, 'NULL')));
     END IF;
-    SELECT q.queue_id, q.is_receive_enabled, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
+    SELECT q.queue_id, q.is_receive_enabled AND q.receives_held_until IS NULL, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
         EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
         ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id), g.floor, g.asks_each
     INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_services, v_floor, v_asks_each
@@ -104,6 +104,9 @@ BEGIN
         OR current_setting('transaction_read_only') = 'on'
     THEN
         v_queue_id := dialoq.receivable(p_queue);
+        IF dialoq.is_held_back(v_queue_id) THEN
+            RETURN;
+        END IF;
     END IF;
     IF 0 < ALL (p_tops) AND v_most_of_all >= ALL (p_tops) THEN
         v_items := ARRAY(SELECT generate_series(0, cardinality(p_tops) - 1));

@@ -76,6 +76,7 @@ BEGIN
         v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_done.notices));
         v_is_blocked := v_is_blocked OR v_done.is_blocked;
     END LOOP;
+    v_notices := concat_ws(' ', v_notices, dialoq.end_holds(v_now, false));
     SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, greatest(v_top - v_did, v_least), v_dropped);
     v_did := v_did + v_jobs.did;
     v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_jobs.notices));
@@ -115,7 +116,8 @@ BEGIN
         v_due := least(v_due, v_now + interval '50 ms');
     END IF;
     v_due := least(v_due, v_jobs.due_at,
-        (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at > v_now ORDER BY s.next_at LIMIT 1));
+        (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at > v_now ORDER BY s.next_at LIMIT 1),
+        (SELECT min(q.receives_held_until) FROM dialoq.service_queue AS q WHERE q.receives_held_until > v_now));
     RETURN QUERY SELECT v_did, v_due, dialoq.publish_notices(v_notices), dialoq.current_time_utc(),
         EXISTS (SELECT FROM dialoq.work_schedule AS s WHERE s.next_at <= v_now);
 END $$;

@@ -262,6 +262,7 @@ impl State {
             match self.core.execute(&mut session, verb.clone(), now) {
                 Ok(Step::Done(reply)) => slots.push(self.slot(reply)),
                 Ok(Step::Blocked(group)) => {
+                    self.definition_waits(now);
                     self.core.abandon(session, &mut self.effects);
                     return self.park(group, unit, sender);
                 }
@@ -319,8 +320,19 @@ impl State {
     /// Executes a verb of an open transaction. The taking of a job is written at once.
     pub(super) fn execute(&mut self, session: &mut Session, verb: Verb, now: Timestamp) -> Result<Step> {
         let step = self.core.execute(session, verb, now);
+        if let Ok(Step::Blocked(_)) = step {
+            self.definition_waits(now);
+        }
         self.core.hand_on_work(&mut self.effects);
         step
+    }
+
+    /// A verb is blocked: a definition may hold receives back now.
+    fn definition_waits(&mut self, now: Timestamp) {
+        if let Some(hold_for) = self.core.definition_waits(now, &mut self.effects) {
+            let hold_ms = hold_for.as_millis();
+            tracing::warn!(hold_ms, "a definition waits for conversations that are busy, and holds receives back");
+        }
     }
 
     /// Undoes what a transaction did since a savepoint.

@@ -3,6 +3,7 @@
 
 use crate::catalog::apply::{self, Applied};
 use crate::catalog::body::BodyChecks;
+use crate::core::DefinitionWait;
 use crate::error::{Code, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
@@ -10,11 +11,12 @@ use crate::store::database::Database;
 use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::definitions::catalog::Known;
-use crate::store::database::definitions::definition_effects::{folded_name, follow, row};
-use crate::store::database::link::{Arg, Call, Fate, Link, Linked};
+use crate::store::database::definitions::definition_effects::{folded_name, follow, hold, row};
+use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
 use crate::store::database::notifications::notice::Notices;
 use crate::store::database::retry::{LOCKED_DEFINITION, Repeat, Retry};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use uuid::Uuid;
 
 /// The result of a write.
@@ -47,6 +49,7 @@ impl Database {
         };
         let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();
+        let mut wait = None;
         loop {
             if caller.has_left() {
                 return Err(caller::left());
@@ -95,6 +98,11 @@ impl Database {
             match failure.error.code() {
                 Code::CATALOG_STALE => self.reload().await?,
                 Code::DEADLOCK | Code::LOCK_TIMEOUT if failure.fate != Fate::Unknown => {
+                    let now = self.clock.now();
+                    let wait = wait.get_or_insert_with(|| DefinitionWait::begin(now));
+                    if let Some(hold_for) = wait.hold(now) {
+                        self.hold_receives(&applied, hold_for).await;
+                    }
                     tokio::time::sleep(LOCKED_DEFINITION).await
                 }
                 _ => drop(tries.after(failure, repeat).await?),
@@ -116,6 +124,37 @@ impl Database {
         let applied = applied?;
         catalog.date_queues(self.clock.now());
         Ok((catalog, applied))
+    }
+
+    /// Holds receives back from the queues of the conversations that the definitions need. If it fails, the definitions wait as before.
+    async fn hold_receives(self: &Arc<Self>, applied: &[Applied], hold_for: Duration) {
+        let hold_ms = i32::try_from(hold_for.as_millis()).unwrap_or(i32::MAX);
+        let calls = applied.iter().flat_map(|applied| &applied.consequences).filter_map(|it| hold(it, hold_ms));
+        let held: Linked<Notices> = async {
+            let mut link = self.take().await?;
+            let held = async {
+                link.begin().await?;
+                let mut notices = Notices::default();
+                for call in calls {
+                    notices.extend(notices_in(&link.call(call).await?));
+                }
+                link.commit().await?;
+                Ok(notices)
+            }
+            .await;
+            if held.as_ref().is_err_and(|failure: &Failure| failure.is_link_usable) {
+                let _ = link.rollback().await;
+            }
+            held
+        }
+        .await;
+        match held {
+            Ok(notices) => {
+                tracing::warn!(hold_ms, "a definition waits for conversations that are busy, and holds receives back");
+                self.publish_local(&notices, 0).await;
+            }
+            Err(failure) => tracing::warn!(error = %failure.error, "a definition could not hold receives back"),
+        }
     }
 
     async fn write(

@@ -48,6 +48,20 @@ pub(in crate::store::database) fn row<'a>(
     })
 }
 
+/// The call that holds receives back, for a consequence that needs all conversations of a contract or a service.
+pub(in crate::store::database) fn hold(consequence: &Consequence, hold_ms: i32) -> Option<Call<'static>> {
+    let (contract, service) = match consequence {
+        Consequence::ContractDropped { contract_id } => (Some(*contract_id), None),
+        Consequence::ServiceMoved { service_id, .. } | Consequence::ServiceDropped { service_id, .. } => {
+            (None, Some(*service_id))
+        }
+        Consequence::NewBroker => (None, None),
+        _ => return None,
+    };
+    let args = vec![contract.map_or(Arg::Null, Arg::Int), service.map_or(Arg::Null, Arg::Int), Arg::Int(hold_ms)];
+    Some(Call { name: "hold_receives", args })
+}
+
 /// The call that applies the effect of a definition on conversations; `None` if `define_end` applies it.
 pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Call<'static>> {
     let (name, args) = match consequence {
