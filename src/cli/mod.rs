@@ -24,6 +24,7 @@ mod output;
 mod pause;
 mod peek;
 mod purge;
+mod read_ahead;
 mod receive;
 mod release;
 mod reprioritise;

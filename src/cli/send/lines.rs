@@ -2,13 +2,13 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::lines;
+use crate::cli::read_ahead::ReadAhead;
 use dialoq::Result;
 use dialoq::internals::jsonl::SendLine;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use tokio::sync::mpsc;
 
 /// How many lines are read ahead of the commit.
 const AHEAD: usize = 4096;
@@ -41,19 +41,17 @@ pub(super) struct Item {
 /// A source of messages; read by a thread of its own, so that a slow writer delays no commit.
 #[derive(Debug)]
 pub(super) struct Source {
-    items: mpsc::Receiver<Item>,
+    items: ReadAhead<Item>,
 }
 
 impl Source {
     /// The bodies given on the command line.
     pub(super) fn of_bodies(bodies: Vec<Vec<u8>>) -> Self {
-        let (sender, items) = mpsc::channel(bodies.len().max(1));
-        for (index, body) in bodies.into_iter().enumerate() {
+        let items = bodies.into_iter().enumerate().map(|(index, body)| {
             let line = Ok(SendLine { message_type: None, body: Some(body), conversation: None, end: false });
-            // The channel was made to hold them all.
-            let _ = sender.try_send(Item { place: InputPosition::Body(index as u64 + 1), line });
-        }
-        Self { items }
+            Item { place: InputPosition::Body(index as u64 + 1), line }
+        });
+        Self { items: ReadAhead::of(items.collect()) }
     }
 
     /// The lines of a file, or of standard input for `-`.
@@ -68,8 +66,13 @@ impl Source {
             }
             Box::new(BufReader::new(file))
         };
-        let (sender, items) = mpsc::channel(AHEAD);
-        std::thread::spawn(move || read_lines(reader, &sender));
+        let items = ReadAhead::new(AHEAD, |reading| {
+            read_lines(reader, |item| {
+                let body = item.line.as_ref().ok().and_then(|line| line.body.as_ref());
+                let bytes = body.map_or(0, Vec::len);
+                reading.pass_on(item, bytes)
+            });
+        });
         Ok(Self { items })
     }
 
@@ -80,23 +83,23 @@ impl Source {
 
     /// Whether it is known that nothing more comes.
     pub(super) fn is_over(&self) -> bool {
-        self.items.is_closed() && self.items.is_empty()
+        self.items.is_over()
     }
 
     /// The next message if it is there already.
     pub(super) fn next_available(&mut self) -> Option<Item> {
-        self.items.try_recv().ok()
+        self.items.try_recv()
     }
 }
 
-fn read_lines(reader: impl BufRead, sender: &mpsc::Sender<Item>) {
+fn read_lines(reader: impl BufRead, mut take: impl FnMut(Item) -> bool) {
     lines::read_lines(reader, |number, line| {
         let line = match line {
             Ok(text) if text.trim().is_empty() => return true,
             Ok(text) => SendLine::parse(text.trim_start_matches('\u{feff}')),
             Err(error) => Err(error),
         };
-        sender.blocking_send(Item { place: InputPosition::Line(number), line }).is_ok()
+        take(Item { place: InputPosition::Line(number), line })
     });
 }
 
@@ -107,12 +110,11 @@ mod tests {
     #[test]
     fn lines_are_counted_blank_ones_too() {
         let text: &[u8] = b"\xef\xbb\xbf{\"body\":\"a\"}\n\n{oops}\r\n\"\xff\"\n{\"body\":\"b\"}";
-        let (sender, mut items) = mpsc::channel(10);
-        std::thread::spawn(move || read_lines(text, &sender)).join().unwrap();
         let mut seen = Vec::new();
-        while let Ok(item) = items.try_recv() {
+        read_lines(text, |item| {
             seen.push((item.place, item.line.map(|line| line.body.unwrap())));
-        }
+            true
+        });
         assert_eq!(seen.len(), 4);
         assert_eq!((seen[0].0, seen[0].1.as_deref().unwrap()), (InputPosition::Line(1), &b"a"[..]));
         let fault = seen[1].1.as_ref().unwrap_err().message();

@@ -5,23 +5,24 @@ use crate::cli::globals::{Globals, close_after, parse_span};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::lines::{LineWork, has_ended, read_lines, were};
 use crate::cli::output::{Output, counted, printable};
+use crate::cli::read_ahead::ReadAhead;
 use clap::Args;
 use dialoq::internals::ErrorConstructors;
 use dialoq::work::{PushJob, Pushed};
 use dialoq::{Act, Broker, Error, Result};
 use serde_json::json;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
-/// The most lines of one commit.
+/// The most lines of one commit, and the bytes after which it takes no further line.
 const LINES_AT_ONCE: usize = 1000;
+const BYTES_AT_ONCE: usize = 8 << 20;
 
 const PUSHES: LineWork = LineWork { thing: "job", done: "pushed" };
 
 /// Put jobs into a work queue.
 ///
 /// Without BODY, each line of standard input is the body of a job. Lines that have come are pushed without waiting for
-/// more, up to 1000 in one commit; ctrl-C ends it and says how many jobs were pushed. At the first line that is refused, the
+/// more, up to 1000 or 8 MiB in one commit; ctrl-C ends it and says how many jobs were pushed. At the first line that is refused, the
 /// lines before it are pushed and nothing from it on. Prints the id of each job. A job whose unique key is taken is not pushed
 /// again; its id is printed as that of the job that is there.
 #[derive(Debug, Args)]
@@ -93,11 +94,12 @@ impl Push {
             };
             let Some(first) = first else { return Ok(()) };
             let (first_number, mut last_number) = (first.number, first.number);
-            let (mut next, mut pushed, mut refused) = (Some(first), Vec::new(), None);
+            let (mut next, mut pushed, mut refused, mut bytes) = (Some(first), Vec::new(), None, 0);
             // Before its commit ctrl-C takes all of it back.
             let filled = async {
                 let tx = broker.begin().await?;
                 while let Some(Line { number, text }) = next {
+                    bytes += text.as_ref().map_or(0, String::len);
                     let push = match text {
                         Ok(text) => self.options(tx.push_job(&self.queue, &text)).await,
                         Err(error) => Err(error),
@@ -116,7 +118,8 @@ impl Push {
                             break;
                         }
                     }
-                    next = if pushed.len() < LINES_AT_ONCE { lines.try_recv().ok() } else { None };
+                    let has_room = pushed.len() < LINES_AT_ONCE && bytes < BYTES_AT_ONCE;
+                    next = if has_room { lines.try_recv() } else { None };
                 }
                 Ok::<_, Error>(tx)
             };
@@ -171,20 +174,19 @@ struct Line {
     text: Result<String>,
 }
 
-/// The lines of standard input, without their ends. A thread reads them, because a read that waits for input cannot be dropped.
-fn standard_input() -> mpsc::Receiver<Line> {
-    let (sender, lines) = mpsc::channel(LINES_AT_ONCE);
-    std::thread::spawn(move || {
+/// The lines of standard input, without their ends.
+fn standard_input() -> ReadAhead<Line> {
+    ReadAhead::new(LINES_AT_ONCE, |reading| {
         read_lines(std::io::stdin().lock(), |number, line| {
             let text = line.map(|line| {
                 let line = line.strip_suffix('\n').map_or(line, |line| line.strip_suffix('\r').unwrap_or(line));
                 let mark = if number == 1 { "\u{feff}" } else { "" };
                 line.strip_prefix(mark).unwrap_or(line).to_owned()
             });
-            sender.blocking_send(Line { number, text }).is_ok()
+            let bytes = text.as_ref().map_or(0, String::len);
+            reading.pass_on(Line { number, text }, bytes)
         });
-    });
-    lines
+    })
 }
 
 fn refusal(line: u64, error: &Error) -> Error {
