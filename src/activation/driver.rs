@@ -631,7 +631,8 @@ impl Driver {
             }
             Ok(()) if !received && !*self.stopping.borrow() => {
                 let why = "the reader ended without a RECEIVE; no other is launched before a session runs one, or \
-                           activation is turned off and on"
+                           activation is turned off and on. A closure receives by the session that it is given: only \
+                           such a RECEIVE counts"
                     .to_owned();
                 (ReaderEnd::WithoutReceive, Some(Code::READER_WITHOUT_RECEIVE), why)
             }

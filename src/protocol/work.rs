@@ -6,6 +6,9 @@ use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
+/// The most jobs of one take.
+pub(crate) const MOST_TAKEN: i64 = 10_000;
+
 /// One request to a work queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]

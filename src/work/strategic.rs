@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, Queue};
 use crate::error::{Code, Error, Result};
 use crate::protocol::ReceiveFrom;
 use crate::protocol::definition::WorkOrder;
-use crate::protocol::work::{Take, TakeFrom};
+use crate::protocol::work::{MOST_TAKEN, Take, TakeFrom};
 use crate::receive::strategy::{ClassAttempt, Found, Strategy};
 use crate::receive::wait::{WaitLimit, take_first};
 use crate::receive::{Chosen, Deadline, next_by};
@@ -200,6 +200,11 @@ pub(super) fn prepare(strategy: &mut dyn Strategy, broker: &Broker) -> Result<()
     for attempt in strategy.plan(broker.clock().now()).attempts {
         let name = &attempt.receive.queue;
         let queue = catalog.work_queue(name).ok_or_else(|| Error::object_not_found("work queue", name))?;
+        if let Some(top) = attempt.receive.top
+            && !(1..=MOST_TAKEN.unsigned_abs()).contains(&top)
+        {
+            return Err(Error::out_of_range("the number of jobs to take", top, &format!("1 to {MOST_TAKEN}")));
+        }
         match attempt.receive.from {
             ReceiveFrom::Conversation(_) | ReceiveFrom::Group(_) => return Err(no_conversations()),
             ReceiveFrom::Levels { .. } | ReceiveFrom::Oldest if queue.settings.order != WorkOrder::Priority => {

@@ -13,12 +13,9 @@ use crate::core::state::Core;
 use crate::error::{Code, Error, Result};
 use crate::id::JobId;
 use crate::protocol::definition::{WorkNumber, WorkOrder};
-use crate::protocol::work::{AfterFailure, Hold, Job, JobState, Take, TakeFrom, TakenJob};
+use crate::protocol::work::{AfterFailure, Hold, Job, JobState, MOST_TAKEN, Take, TakeFrom, TakenJob};
 use crate::time::Timestamp;
 use std::sync::Arc;
-
-/// The most jobs of one take.
-const MOST_TAKEN: i64 = 10_000;
 
 /// A job that was taken: the parts that are in memory.
 #[derive(Debug, Clone, PartialEq)]
