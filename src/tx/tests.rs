@@ -1,0 +1,271 @@
+//! A transaction over a store that the test plays: what is abandoned, undone and refused.
+
+use super::*;
+use crate::act::Act;
+use crate::broker::Broker;
+use crate::id::GroupId;
+use crate::store::fake::{FakeStore, Shared};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+async fn begun() -> (Arc<FakeStore>, Tx) {
+    let store = FakeStore::new(&["q"]);
+    store.arrive("q", 5, &["a", "b"]);
+    let tx = Broker::over(Arc::new(Shared(store.clone()))).begin().await.unwrap();
+    (store, tx)
+}
+
+/// Starts a RECEIVE and goes away before the store has answered.
+fn cancelled_receive(store: &FakeStore, tx: &Tx) {
+    store.gate.forget_permits(usize::MAX);
+    let mut receive = pin!(tx.receive("q").into_future());
+    assert!(poll_once(receive.as_mut()).is_pending());
+}
+
+#[tokio::test]
+async fn messages_of_a_cancelled_receive_go_to_the_next_one() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    cancelled_receive(&store, &tx);
+    store.gate.add_permits(10);
+    let one = tx.receive("q").top(1).await.unwrap().expect("the abandoned message");
+    assert_eq!(one.first().text().unwrap(), "a");
+    assert_eq!(one.len(), 1, "TOP counts for what is handed over too");
+    let two = tx.receive("q").await.unwrap().expect("the rest of it");
+    assert_eq!(two.first().text().unwrap(), "b");
+    tx.commit().await.unwrap();
+    assert_eq!(store.state.lock().unwrap().commits, 1);
+}
+
+#[tokio::test]
+async fn a_commit_without_the_abandoned_messages_is_refused() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    cancelled_receive(&store, &tx);
+    store.gate.add_permits(10);
+    let error = tx.commit().await.unwrap_err();
+    assert_eq!(error.code(), Code::RECEIVE_CANCELLED);
+    assert!(error.is_retryable());
+    let again = Broker::over(Arc::new(Shared(store.clone()))).receive("q").await.unwrap();
+    assert_eq!(again.expect("the messages are back").len(), 2);
+}
+
+#[tokio::test]
+async fn rollback_to_drops_abandoned_messages_received_after_the_savepoint() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    tx.savepoint("s").await.unwrap();
+    cancelled_receive(&store, &tx);
+    store.gate.add_permits(10);
+    tx.rollback_to("s").await.unwrap();
+    tx.commit().await.expect("no abandoned message is left");
+    assert_eq!(tx_free_receive(&store).await, 2);
+}
+
+async fn tx_free_receive(store: &Arc<FakeStore>) -> usize {
+    Broker::over(Arc::new(Shared(store.clone()))).receive("q").await.unwrap().map_or(0, |batch| batch.len())
+}
+
+#[tokio::test]
+async fn dropping_it_rolls_it_back_even_with_a_verb_under_way() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    assert_eq!(tx.receive("q").top(1).await.unwrap().unwrap().len(), 1);
+    cancelled_receive(&store, &tx);
+    drop(tx);
+    store.gate.add_permits(10);
+    let again = tx_free_receive(&store).await + tx_free_receive(&store).await;
+    assert_eq!(again, 2);
+}
+
+#[tokio::test]
+async fn a_send_whose_future_was_dropped_is_still_done_before_the_commit() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    store.gate.forget_permits(usize::MAX);
+    let handle = crate::id::ConversationHandle(uuid::Uuid::nil());
+    {
+        let mut send = pin!(tx.send(handle, "type", "x").into_future());
+        assert!(poll_once(send.as_mut()).is_pending());
+    }
+    store.gate.add_permits(10);
+    tx.commit().await.unwrap();
+    assert!(matches!(store.state.lock().unwrap().verbs[..], [Verb::Send { .. }]));
+}
+/// Starts a call and drops the future before the store has answered.
+fn given_up<F: IntoFuture>(store: &FakeStore, asked: F) {
+    store.gate.forget_permits(usize::MAX);
+    let mut asked = pin!(asked.into_future());
+    assert!(poll_once(asked.as_mut()).is_pending());
+    store.gate.add_permits(10);
+}
+
+#[tokio::test]
+async fn an_abandoned_verb_that_failed_fails_the_commit() {
+    let _limit = crate::testing::limit();
+    let handle = ConversationHandle(uuid::Uuid::nil());
+    for which in ["send", "end", "sql", "rollback_to", "claim"] {
+        let (store, tx) = begun().await;
+        store.refuse_next(Code::CONVERSATION_NOT_FOUND);
+        match which {
+            "send" => given_up(&store, tx.send(handle, "type", "x")),
+            "end" => given_up(&store, tx.end(handle)),
+            "sql" => given_up(&store, tx.sql("x", ())),
+            "claim" => given_up(&store, Box::pin(tx.claim(uuid::Uuid::nil()))),
+            _ => given_up(&store, Box::pin(tx.rollback_to("never made"))),
+        }
+        tx.savepoint("later").await.unwrap();
+        tx.rollback_to("later").await.unwrap();
+        let error = tx.commit().await.expect_err(which);
+        assert_eq!(store.state.lock().unwrap().commits, 0, "{which}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_failure_that_was_rolled_back_or_left_nothing_out_does_not_fail_the_commit() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    tx.savepoint("s").await.unwrap();
+    store.refuse_next(Code::CONVERSATION_NOT_FOUND);
+    given_up(&store, tx.send(ConversationHandle(uuid::Uuid::nil()), "type", "x"));
+    tx.rollback_to("s").await.unwrap();
+    given_up(&store, tx.receive("no such queue"));
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deadlock_ends_the_transaction_and_is_reported_once() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    given_up(&store, tx.receive("q"));
+    assert!(!tx.has_ended(ConversationHandle(uuid::Uuid::nil())).await);
+    store.refuse_next(Code::DEADLOCK);
+    given_up(&store, tx.send(ConversationHandle(uuid::Uuid::nil()), "type", "x"));
+    assert_eq!(tx.receive("q").await.unwrap_err().code(), Code::DEADLOCK, "the messages taken before are not ours");
+    assert_eq!(tx.receive("q").await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    assert_eq!(tx_free_receive(&store).await, 2);
+}
+
+#[tokio::test]
+async fn abandoned_messages_are_found_under_a_name_in_another_case() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    given_up(&store, tx.receive("q"));
+    assert_eq!(tx.receive("Q").await.unwrap().expect("what was taken").len(), 2);
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn abandoned_messages_come_before_the_later_ones_of_their_conversation() {
+    let _limit = crate::testing::limit();
+    let [one, two] = [1, 2].map(uuid::Uuid::from_u128);
+    for how in ["conversation", "group", "levels", "oldest"] {
+        let (store, tx) = begun().await;
+        given_up(&store, tx.receive("q").top(1));
+        store.arrive("q", 7, &["other"]);
+        let other = tx.receive("q").group(GroupId(two)).await.unwrap().expect("it has nothing of group one");
+        assert_eq!(other.first().text().unwrap(), "other");
+        let receive = tx.receive("q");
+        let receive = match how {
+            "conversation" => receive.conversation(ConversationHandle(one)),
+            "group" => receive.group(GroupId(one)),
+            "levels" => receive.levels(1..=5),
+            _ => receive.oldest(),
+        };
+        assert_eq!(receive.await.unwrap().expect(how).first().text().unwrap(), "a", "{how}");
+        assert_eq!(tx.receive("q").await.unwrap().expect(how).first().text().unwrap(), "b", "{how}");
+        tx.commit().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_end_deletes_the_abandoned_messages_of_its_conversation() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    given_up(&store, tx.receive("q"));
+    tx.savepoint("s").await.unwrap();
+    given_up(&store, tx.end(ConversationHandle(uuid::Uuid::from_u128(1))));
+    assert!(tx.receive("q").await.unwrap().is_none());
+    tx.rollback_to("s").await.unwrap();
+    let one = tx.receive("q").top(1).await.unwrap().expect("the END was undone");
+    assert_eq!(one.first().text().unwrap(), "a");
+    given_up(&store, tx.end(ConversationHandle(uuid::Uuid::from_u128(1))));
+    tx.commit().await.expect("no message waits for a RECEIVE");
+}
+
+#[tokio::test]
+async fn a_savepoint_whose_future_was_dropped_is_remembered() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    given_up(&store, tx.savepoint("s"));
+    given_up(&store, tx.receive("q"));
+    tx.rollback_to("s").await.unwrap();
+    tx.commit().await.expect("no abandoned message is left");
+    assert_eq!(tx_free_receive(&store).await, 2);
+}
+
+#[tokio::test]
+async fn a_rollback_to_a_savepoint_whose_future_was_dropped_returns_its_messages() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    tx.savepoint("s").await.unwrap();
+    given_up(&store, tx.receive("q"));
+    given_up(&store, tx.rollback_to("s"));
+    tx.commit().await.expect("no abandoned message is left");
+    assert_eq!(tx_free_receive(&store).await, 2, "each message is received once");
+}
+
+#[tokio::test]
+async fn abandoned_messages_taken_after_a_savepoint_return_by_rollback_to() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    given_up(&store, tx.receive("q"));
+    tx.savepoint("s").await.unwrap();
+    for top in [1, 2] {
+        let batch = tx.receive("q").top(top).await.unwrap().expect("the messages taken before the savepoint");
+        assert_eq!(batch.first().text().unwrap(), "a");
+        tx.rollback_to("s").await.unwrap();
+    }
+    let error = tx.commit().await.expect_err("no RECEIVE took the abandoned messages");
+    assert_eq!(error.code(), Code::RECEIVE_CANCELLED);
+    assert_eq!(tx_free_receive(&store).await, 2);
+}
+
+#[tokio::test]
+async fn an_end_counts_until_a_rollback_to_a_savepoint_before_it() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    let handle = ConversationHandle(uuid::Uuid::nil());
+    tx.savepoint("s").await.unwrap();
+    given_up(&store, tx.end(handle));
+    assert!(tx.has_ended(handle).await, "an END whose future was dropped is done all the same");
+    tx.savepoint("s").await.unwrap();
+    tx.rollback_to("s").await.unwrap();
+    assert!(tx.has_ended(handle).await, "of two savepoints of one name the later counts");
+    tx.savepoint("t").await.unwrap();
+    tx.rollback_to("s").await.unwrap();
+    assert!(tx.rollback_to("t").await.is_err());
+    assert!(tx.has_ended(handle).await, "a rollback that was refused changes nothing");
+}
+
+#[tokio::test]
+async fn a_rollback_to_keeps_the_ends_before_its_savepoint() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    let [one, two] = [1, 2].map(|id| ConversationHandle(uuid::Uuid::from_u128(id)));
+    given_up(&store, tx.end(one));
+    tx.savepoint("s").await.unwrap();
+    for _ in 0..2 {
+        given_up(&store, tx.end(two));
+        assert!(tx.has_ended(one).await && tx.has_ended(two).await);
+        tx.rollback_to("s").await.unwrap();
+        assert_eq!((tx.has_ended(one).await, tx.has_ended(two).await), (true, false));
+    }
+    // A list in each savepoint takes memory in proportion to the square of their number.
+    assert_eq!(size_of_val(&Record::default().ended), size_of::<usize>());
+}
