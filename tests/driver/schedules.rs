@@ -122,6 +122,37 @@ pub(crate) fn a_step_is_taken_from_the_row_as_it_was_read(store: Store) {
     });
 }
 
+/// A client computes the next time of an ALTER from the clock as it has read it last; meanwhile another process fires that time.
+pub(crate) fn an_altered_schedule_repeats_no_time(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.close().await.unwrap();
+        let clock = Clock::manual(Timestamp(1_767_225_600_000_000));
+        let broker = Broker::open_with(database.url(), OpenOptions::default().clock(clock)).await.unwrap();
+        broker
+            .execute("CREATE WORK QUEUE w; CREATE WORK SCHEDULE s ON WORK QUEUE w WITH CRON = '0 * * * *'")
+            .await
+            .unwrap();
+        let fire = async |now: &str, due: &str| -> (bool, usize) {
+            client.batch_execute(&format!("SELECT dialoq.set_manual_now('{now}')")).await.unwrap();
+            let fire = format!(
+                "SELECT f.is_fired FROM dialoq.work_schedule AS s CROSS JOIN LATERAL dialoq.fire_schedule(
+                    s.schedule_id, s.version, '{due}', '{due}'::timestamptz + interval '1 hour', '{due}', NULL) AS f"
+            );
+            let is_fired = client.query_one(&fire, &[]).await.unwrap().get(0);
+            (is_fired, broker.jobs(&JobFilter::default(), 9).await.unwrap().len())
+        };
+        assert_eq!(fire("2026-01-01 02:00:00Z", "2026-01-01 01:00:00Z").await, (true, 1));
+        assert_eq!(fire("2026-01-01 02:00:00Z", "2026-01-01 02:00:00Z").await, (true, 2));
+        // The broker's clock still is at midnight.
+        broker.execute("ALTER WORK SCHEDULE s WITH LEVEL = 9").await.unwrap();
+        for (due, jobs) in [("01", 2), ("02", 2), ("03", 3)] {
+            let due = format!("2026-01-01 {due}:00:00Z");
+            assert_eq!(fire("2026-01-01 03:00:00Z", &due).await, (true, jobs), "{due}");
+        }
+        broker.close().await.unwrap();
+    });
+}
+
 /// With the real clock: half of the processes leave without a word while the schedule fires.
 pub(crate) fn a_process_that_leaves_takes_no_time_with_it(store: Store) {
     in_database(store, |database| async move {

@@ -12,10 +12,11 @@ CREATE PROCEDURE dialoq.fire_schedule
 AS
 BEGIN
     -- <settings>
-    DECLARE @notices nvarchar(max), @is_fired bit = 0, @is_locked bit, @now datetime2(6), @text nvarchar(2048);
+    DECLARE @notices nvarchar(max), @is_fired bit = 0, @is_new bit = 0, @is_locked bit, @now datetime2(6), @text nvarchar(2048);
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':schedule:', @schedule_id);
     DECLARE @queue_id int, @work_order nvarchar(16), @job_id bigint, @level int, @type nvarchar(256), @key nvarchar(256);
     DECLARE @name nvarchar(256), @missed nvarchar(8), @template nvarchar(max), @right_body varbinary(max), @latest datetime2(6) = '9999-12-31';
+    DECLARE @last_at datetime2(6);
     IF @next_at IS NULL AND COALESCE(@due_at, @latest) <= '4900-01-01' OR @next_at <= @due_at OR @next_at >= @latest
     BEGIN
         SET @text = CONCAT(N'the next time of a work schedule is ', COALESCE(dialoq.time_text(@next_at), N'NULL'),
@@ -34,7 +35,7 @@ BEGIN
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 1
         SELECT @queue_id = s.queue_id, @level = s.level, @type = s.job_type, @key = s.job_key, @name = s.name,
-            @missed = s.missed, @template = s.body
+            @missed = s.missed, @template = s.body, @last_at = s.last_at
         FROM dialoq.work_schedule AS s WITH (READCOMMITTEDLOCK, READPAST)
         WHERE s.schedule_id = @schedule_id AND s.version = @version AND s.next_at = @due_at AND s.next_at <= @now;
     IF @queue_id IS NOT NULL AND @time IS NULL AND @missed <> N'SKIP'
@@ -62,12 +63,15 @@ BEGIN
     END
     IF @queue_id IS NOT NULL
     BEGIN
+        -- A client counts the next time of an ALTER from the clock as it was read last, so it may set a schedule back to a time that has
+        -- fired: that pushes no job. A last time that is to come is of a clock that was wrong.
+        IF @time IS NOT NULL AND (@last_at IS NULL OR @last_at < @time OR @last_at > @now) SET @is_new = 1;
         UPDATE dialoq.work_schedule WITH (ROWLOCK, READPAST)
-        SET next_at = @next_at, last_at = COALESCE(@time, last_at)
+        SET next_at = @next_at, last_at = CASE @is_new WHEN 1 THEN @time ELSE last_at END
         WHERE schedule_id = @schedule_id AND version = @version AND next_at = @due_at;
         SET @is_fired = @@ROWCOUNT;
     END
-    IF @is_fired = 1 AND @time IS NOT NULL
+    IF @is_fired = 1 AND @is_new = 1
     BEGIN
         SET @job_id = NEXT VALUE FOR dialoq.next_job_id;
         INSERT INTO dialoq.job (

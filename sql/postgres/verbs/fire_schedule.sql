@@ -18,6 +18,7 @@ DECLARE
     v_now timestamptz := dialoq.current_time_utc();
     v_id bigint;
     v_body bytea;
+    v_is_new boolean;
 BEGIN
     PERFORM dialoq.check_isolation();
     IF NOT coalesce(p_next_at > p_due_at AND p_next_at < '9999-12-31 23:59:59Z', p_due_at > '4900-01-01Z', true) THEN
@@ -45,9 +46,12 @@ BEGIN
                 'schedule, in which {time} is that second', s.name, p_time));
         END IF;
     END IF;
-    UPDATE dialoq.work_schedule AS f SET next_at = p_next_at, last_at = coalesce(p_time, f.last_at)
+    -- A client counts the next time of an ALTER from the clock as it was read last, so it may set a schedule back to a time that has
+    -- fired: that pushes no job. A last time that is to come is of a clock that was wrong.
+    v_is_new := p_time IS NOT NULL AND (s.last_at BETWEEN p_time AND v_now) IS NOT TRUE;
+    UPDATE dialoq.work_schedule AS f SET next_at = p_next_at, last_at = CASE WHEN v_is_new THEN p_time ELSE f.last_at END
     WHERE f.schedule_id = s.schedule_id;
-    IF p_time IS NOT NULL THEN
+    IF v_is_new THEN
         SELECT * INTO STRICT q FROM dialoq.work_queue AS w WHERE w.queue_id = s.queue_id;
         v_id := nextval('dialoq.next_job_id');
         INSERT INTO dialoq.job (
@@ -57,5 +61,5 @@ BEGIN
             s.job_type, s.job_key, left('schedule ' || s.name, 128), CASE WHEN length(p_body) > 0 THEN p_body END);
     END IF;
     RETURN QUERY SELECT true, dialoq.publish_notices(concat_ws(' ',
-        CASE WHEN p_time IS NOT NULL THEN 'q:' || q.queue_id::text END, dialoq.due_notice(p_next_at)));
+        CASE WHEN v_is_new THEN 'q:' || q.queue_id::text END, dialoq.due_notice(p_next_at)));
 END $$;

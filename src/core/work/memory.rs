@@ -49,8 +49,8 @@ impl JobRows {
         for (queue_id, finish_number) in self.history.keys() {
             restore.finish_number(*queue_id, *finish_number, now);
         }
-        for (schedule_id, (next_at, _)) in &self.schedules {
-            restore.schedule_time(*schedule_id, *next_at);
+        for (schedule_id, (next_at, last_at)) in &self.schedules {
+            restore.schedule_times(*schedule_id, *next_at, *last_at);
         }
         for (row, _) in self.jobs.values() {
             restore.job(row.clone(), now);

@@ -35,9 +35,9 @@ impl Restore {
         self.core.restore_job(row, now);
     }
 
-    /// When a work schedule fires next.
-    pub fn schedule_time(&mut self, schedule_id: i32, next_at: Option<Timestamp>) {
-        self.core.restore_schedule(schedule_id, next_at);
+    /// When a work schedule fires next, and the time that it last pushed a job for.
+    pub fn schedule_times(&mut self, schedule_id: i32, next_at: Option<Timestamp>, last_at: Option<Timestamp>) {
+        self.core.restore_schedule(schedule_id, next_at, last_at);
     }
 
     /// A unique name; after the jobs.
@@ -186,7 +186,12 @@ impl Core {
             work.note_ready(place);
         }
         if state == JobState::Taken && row.at.is_none() {
-            self.fail_attempt(place, "its reader ended before its transaction did".into(), AfterFailure::Policy, now);
+            self.fail_attempt(
+                place,
+                "its transaction ended with its reader, or with the process that owned the database file".into(),
+                AfterFailure::Policy,
+                now,
+            );
         }
     }
 

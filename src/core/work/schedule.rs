@@ -14,6 +14,8 @@ pub(super) struct ScheduleState {
     timetable: Timetable,
     /// When it fires next; `None` if it is paused.
     pub(super) next_at: Option<Timestamp>,
+    /// The time that it last pushed a job for.
+    pub(super) last_at: Option<Timestamp>,
 }
 
 impl Work {
@@ -24,12 +26,12 @@ impl Work {
         }
     }
 
-    fn set_schedule(&mut self, schedule_id: i32, timetable: Timetable, next_at: Option<Timestamp>) {
+    fn set_schedule(&mut self, schedule_id: i32, schedule: ScheduleState) {
         self.forget_schedule(schedule_id);
-        if let Some(at) = next_at {
+        if let Some(at) = schedule.next_at {
             self.due.insert((at.0, Due::Schedule { schedule_id }));
         }
-        self.schedules.insert(schedule_id, ScheduleState { timetable, next_at });
+        self.schedules.insert(schedule_id, schedule);
     }
 }
 
@@ -40,15 +42,21 @@ impl Core {
         // Definitions were checked.
         let Ok(timetable) = row.timetable() else { return };
         let next_at = if row.is_enabled { timetable.next(now) } else { None };
-        self.work.set_schedule(schedule_id, timetable, next_at);
+        let last_at = self.work.schedules.get(&schedule_id).and_then(|schedule| schedule.last_at);
+        self.work.set_schedule(schedule_id, ScheduleState { timetable, next_at, last_at });
         self.work.write(WorkChange::SetScheduleTimes { schedule_id, next_at, last_at: None });
     }
 
     /// Puts a work schedule back into memory. One whose time zone is known no more does not fire until it is altered.
-    pub(super) fn restore_schedule(&mut self, schedule_id: i32, next_at: Option<Timestamp>) {
+    pub(super) fn restore_schedule(
+        &mut self,
+        schedule_id: i32,
+        next_at: Option<Timestamp>,
+        last_at: Option<Timestamp>,
+    ) {
         let Some(row) = self.catalog.work_schedules.get(&schedule_id) else { return };
         if let Ok(timetable) = row.timetable() {
-            self.work.set_schedule(schedule_id, timetable, next_at);
+            self.work.set_schedule(schedule_id, ScheduleState { timetable, next_at, last_at });
         }
     }
 
@@ -62,10 +70,14 @@ impl Core {
         if let Some(at) = next_at {
             self.work.due.insert((at.0, Due::Schedule { schedule_id }));
         }
-        let mut last_at = None;
-        for time in firings.iter().filter_map(|firing| firing.time) {
+        // An ALTER may set it back to a time that it has fired at. A last time that is to come is of a clock that was wrong.
+        let fired = schedule.last_at.filter(|last| *last <= now);
+        let times = firings.iter().filter_map(|firing| firing.time);
+        let times: Vec<_> = times.filter(|time| fired.is_none_or(|fired| *time > fired)).collect();
+        let last_at = times.last().copied();
+        schedule.last_at = last_at.or(schedule.last_at);
+        for time in times {
             self.push_for_schedule(&row, time, now);
-            last_at = Some(time);
         }
         self.work.write(WorkChange::SetScheduleTimes { schedule_id, next_at, last_at });
     }

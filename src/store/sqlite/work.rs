@@ -217,7 +217,8 @@ pub(super) fn jobs(connection: &Connection, restore: &mut Restore, now: Timestam
         Ok(())
     })?;
     each(connection, WORK_SCHEDULES, |row| {
-        restore.schedule_time(row.get(0)?, row.get::<_, Option<i64>>(11)?.map(Timestamp));
+        let [next_at, last_at] = [row.get::<_, Option<i64>>(11)?, row.get(12)?].map(|at| at.map(Timestamp));
+        restore.schedule_times(row.get(0)?, next_at, last_at);
         Ok(())
     })?;
     each(connection, JOBS, |row| {

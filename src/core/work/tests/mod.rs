@@ -85,8 +85,11 @@ fn shown(work: &super::Work) -> Vec<String> {
         let ready: Vec<u64> = queue.ready.all.iter().map(|place| work.jobs[place.job].id).collect();
         format!("{id}: {ready:?}")
     });
-    let mut schedules: Vec<_> =
-        work.schedules.iter().map(|(id, schedule)| format!("{id}: {:?}", schedule.next_at)).collect();
+    let mut schedules: Vec<_> = work
+        .schedules
+        .iter()
+        .map(|(id, schedule)| format!("{id}: {:?} {:?}", schedule.next_at, schedule.last_at))
+        .collect();
     schedules.sort_unstable();
     jobs.chain(ready).chain(schedules).collect()
 }

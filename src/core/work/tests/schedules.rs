@@ -122,6 +122,22 @@ fn a_clock_that_goes_back_repeats_no_time() {
 }
 
 #[test]
+fn an_altered_schedule_repeats_no_time() {
+    let mut memory = scheduled(hourly(Missed::All));
+    assert_eq!(bodies(&mut memory, after_ms(121 * MINUTE_MS)).len(), 2);
+    // On servers a client counts from the server's clock as it was read last.
+    let back = || WorkScheduleOptions { level: Some(4), ..Default::default() };
+    alter(&mut memory, back(), after_ms(59 * MINUTE_MS));
+    assert_eq!(times(&memory), (Some(after_ms(60 * MINUTE_MS)), Some(after_ms(120 * MINUTE_MS))));
+    assert_eq!(bodies(&mut memory, after_ms(121 * MINUTE_MS)).len(), 2);
+    assert_eq!(bodies(&mut memory, after_ms(180 * MINUTE_MS)).len(), 3);
+    // A clock that was years ahead keeps no time back.
+    assert_eq!(bodies(&mut memory, after_ms(10_000 * 60 * MINUTE_MS)).len(), 1_003, "the last thousand");
+    alter(&mut memory, back(), after_ms(239 * MINUTE_MS));
+    assert_eq!(bodies(&mut memory, after_ms(240 * MINUTE_MS)).len(), 1_004);
+}
+
+#[test]
 fn a_queue_with_a_schedule_is_not_dropped() {
     let mut memory = scheduled(hourly(Missed::Once));
     let refused = define(&mut memory, Definition::DropWorkQueue { name: "W".into() }, NOW).unwrap_err();
