@@ -186,6 +186,15 @@ impl<T: Send + 'static> Reader<T> {
     /// Handles a job and reports it; gives the next one if it was taken with the report.
     async fn handle_leased(&self, job: Arc<Job>) -> Result<Option<Job>> {
         let broker = &self.worker.broker;
+        // A process that was stopped since the taking: another reader may have the job.
+        if job.lease_until.is_some_and(|until| until <= broker.clock().now())
+            && let Err(lost) = broker.extend_job(job.taken, Some(self.lease(&job))).await
+            && is_lost(&lost)
+        {
+            self.counters.lost.fetch_add(1, Relaxed);
+            tracing::warn!(job = job.taken.job.0, error = %lost, "a job was lost before its handler ran");
+            return Ok(None);
+        }
         let ended = {
             let mut handled = std::pin::pin!(self.handle(job.clone(), None));
             let beating = beat(broker, &job, self.lease(&job));

@@ -3,11 +3,12 @@
 use super::*;
 use crate::act::Act;
 use crate::error::Code;
-use crate::protocol::Verb;
 use crate::protocol::work::WorkVerb;
-use crate::store::layer::{Layer, Request, Unchanged};
-use crate::store::{Store, StoreTx};
+use crate::protocol::{Outcome, Verb};
+use crate::store::layer::{CallState, Done, Layer, Request, Unchanged};
+use crate::store::{OpenOptions, Store, StoreTx};
 use crate::testing::TestBroker;
+use crate::time::{Clock, Timestamp};
 use crate::work::JobFilter;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -107,6 +108,60 @@ async fn a_job_whose_end_is_not_reported_before_the_stop_is_counted() {
         let job = &broker.jobs(&JobFilter::default(), 1).await.unwrap()[0];
         assert_eq!((&*job.state, job.attempts), ("taken", 1), "{job:?}");
     }
+}
+
+/// Each answer with jobs comes when their leases are over, as to a process that was stopped.
+struct Stopped {
+    inner: Arc<dyn Store>,
+    clock: Clock,
+}
+
+struct StoppedCall(Clock);
+
+impl CallState for StoppedCall {
+    fn end(self, done: Done<'_>) {
+        if let Ok([Outcome::Jobs(jobs)]) = done
+            && !jobs.is_empty()
+        {
+            self.0.advance(Duration::from_secs(61));
+        }
+    }
+}
+
+impl Layer for Stopped {
+    type Call = StoppedCall;
+    type Tx = Unchanged;
+
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
+    }
+
+    fn before(&self, _: Request<'_>) -> Result<StoppedCall> {
+        Ok(StoppedCall(self.clock.clone()))
+    }
+
+    fn open(&self, inner: Box<dyn StoreTx>) -> (Unchanged, Box<dyn StoreTx>) {
+        (Unchanged, inner)
+    }
+}
+
+#[tokio::test]
+async fn a_handler_does_not_begin_after_the_end_of_its_lease() {
+    let _limit = crate::testing::limit();
+    let clock = Clock::manual(Timestamp(1_800_000_000_000_000));
+    let options = OpenOptions::default().clock(clock.clone());
+    let broker = Broker::open_with("sqlite::memory:", options).await.unwrap();
+    broker.execute("CREATE WORK QUEUE tasks WITH MAX_ATTEMPTS = 1, LEASE_MS = 60000").await.unwrap();
+    broker.push_job(TASKS, &"x".to_owned()).await.unwrap();
+    let stopped = Stopped { inner: broker.shared_store().clone(), clock };
+    let worker = Broker::over(Arc::new(stopped))
+        .worker(TASKS, async |_, _| -> std::result::Result<(), String> { panic!("another reader may have the job") });
+    let running = worker.start();
+    while running.done().lost == 0 {
+        tokio::task::yield_now().await;
+    }
+    let done = running.stop().await;
+    assert_eq!((done.lost, done.failed), (1, 0), "{done:?}");
 }
 
 /// How many reports a worker makes on ten jobs, and how many of them take the next job along.
