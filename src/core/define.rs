@@ -69,9 +69,11 @@ impl Core {
         if !self.catalog.work_queues.is_empty() {
             self.work.keep_marks();
         }
-        let needed = applied.iter().flat_map(|applied| &applied.consequences);
-        let needed = needed.flat_map(|consequence| self.queues_needed(consequence)).collect();
-        self.definition_is_done(needed, effects);
+        if self.queues.values().any(|queue| queue.definition_wait.is_some()) {
+            let needed = applied.iter().flat_map(|applied| &applied.consequences);
+            let needed = needed.flat_map(|consequence| self.queues_needed(consequence)).collect();
+            self.definition_is_done(needed, effects);
+        }
         for applied in applied {
             for touched in applied.touched {
                 effects.changes.extend(self.change_of(&before, touched));
