@@ -31,7 +31,8 @@ use uuid::Uuid;
 /// Dropping the future of a verb does not undo the verb: it runs on with the next call. If it fails then,
 /// [`Tx::commit`] gives its error and nothing has happened. Dropping the future of a waiting RECEIVE loses nothing:
 /// messages it took but could not hand over are handed to the next RECEIVE of the same queue that may receive them, and
-/// a commit without that is refused. A verb whose future is dropped while an earlier one still runs has not begun, and
+/// a commit without that is refused. If the transaction is rolled back instead, that counts as any rollback: five in a row turn
+/// a queue off, so give a RECEIVE its limit with `wait` and not with a timeout around it. A verb whose future is dropped while an earlier one still runs has not begun, and
 /// does not happen.
 pub struct Tx {
     store: Arc<dyn Store>,

@@ -444,3 +444,44 @@ pub(crate) fn a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_numbe
         }
     });
 }
+
+/// As after a failover from a server that hangs: it accepts a connection and sends nothing.
+pub(crate) fn the_next_host_is_asked_after_a_silent_one(store: Store) {
+    let database = Database::fresh(store);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (login, rest) = database.url().split_once('@').expect("a user");
+    let (host, name) = rest.split_once('/').expect("a database");
+    let parameter = if name.contains('?') { '&' } else { '?' };
+    let url = |hosts: &str| format!("{login}@{hosts}/{name}{parameter}connect_timeout=1");
+    let first = silent.local_addr().unwrap().to_string();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let broker = Broker::open(&url(&format!("{first},{host}"))).await.unwrap();
+        broker.execute("CREATE QUEUE q").await.unwrap();
+        broker.close().await.unwrap();
+    });
+}
+
+/// A COMMIT may wait for a disk or a standby: a caller that has lost its answer must not be given "no" meanwhile.
+pub(crate) fn a_unit_under_way_is_waited_for(store: Store) {
+    crate::enlisting::on(store, |broker, client, database| async move {
+        for (end, happened) in [("COMMIT", true), ("ROLLBACK", false)] {
+            let unit_id = uuid::Uuid::new_v4();
+            client.batch_execute(&format!("BEGIN; SELECT dialoq.claim_unit('{unit_id}')")).await.unwrap();
+            let asker = broker.clone();
+            let asked = tokio::spawn(async move { asker.unit_happened(unit_id).await });
+            let waiting =
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+            while database.sql(waiting) == "0" && !asked.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            assert!(!asked.is_finished(), "it answers while the unit is under way");
+            client.batch_execute(end).await.unwrap();
+            assert_eq!(asked.await.unwrap().unwrap(), happened);
+        }
+        let reading =
+            format!("BEGIN READ ONLY; SELECT happened FROM dialoq.unit_happened('{}'); COMMIT", uuid::Uuid::nil());
+        client.batch_execute(&reading).await.unwrap();
+        broker.close().await.unwrap();
+    });
+}

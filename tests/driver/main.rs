@@ -71,7 +71,7 @@ fn main() -> ExitCode {
             a_query_changes_nothing;
         Postgres errors: numbers_of_ours_come_through the_users_own_sql_is_60022 deadlocks_are_1205 a_failed_transaction_is_not_committed
             savepoints_keep_earlier_work a_missing_schema_is_60035 a_function_replaced_under_its_call_is_1205
-            logins_are_60034 a_server_that_is_not_there_is_60030 a_runtime_without_timers_is_named
+            logins_are_60034 a_server_that_is_not_there_is_60030 the_next_host_is_asked_after_a_silent_one a_unit_under_way_is_waited_for a_runtime_without_timers_is_named
             a_broker_whose_runtime_has_ended_says_so calls_under_way_as_the_runtime_ends_get_an_answer
             a_verb_of_plain_sql_in_a_transaction_that_only_reads_has_its_number plain_sql_refuses_declarations_and_no_words
             a_constraint_put_off_fails_the_commit an_exhausted_pool_is_60032
@@ -173,7 +173,8 @@ fn main() -> ExitCode {
             a_connection_that_polled_while_a_server_only_read_is_replaced
             a_publication_of_all_tables_stops_no_verb a_copy_on_another_server_gets_its_roles_back
             transactions_of_a_database_that_only_reads_write_nothing
-            other_definitions_of_the_same_version_are_read_after_a_lost_connection;
+            other_definitions_of_the_same_version_are_read_after_a_lost_connection
+            definitions_after_a_restore_have_versions_of_their_own;
         Postgres strangers: overloads_of_a_stranger_are_never_called
             operators_of_a_stranger_before_those_of_the_server_are_never_called a_schema_of_another_owner_is_refused
             a_function_that_another_role_left_is_refused every_granted_function_fixes_its_search_path

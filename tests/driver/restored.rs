@@ -166,6 +166,25 @@ pub(crate) fn other_definitions_of_the_same_version_are_read_after_a_lost_connec
     });
 }
 
+/// No connection is cut: the processes compare versions alone.
+pub(crate) fn definitions_after_a_restore_have_versions_of_their_own(store: Store) {
+    on(store, "", |database, broker, _| async move {
+        let before =
+            database.sql("SELECT catalog_version || ', next_object_id = ' || next_object_id FROM dialoq.broker");
+        broker.execute("CREATE QUEUE later").await?;
+        database.sql(&format!(
+            "DELETE FROM dialoq.service_queue WHERE name = 'later'; UPDATE dialoq.broker SET catalog_version = {before}"
+        ));
+        let other = Broker::open(database.url()).await?;
+        other.execute("CREATE QUEUE other").await?;
+        broker.execute("CREATE QUEUE later").await?;
+        let waiting = broker.receive("other").wait(Duration::ZERO).await?;
+        assert!(waiting.is_none());
+        other.close().await?;
+        broker.close().await
+    });
+}
+
 pub(crate) fn definitions_are_read_while_transactions_hold_every_connection(store: Store) {
     on(store, "&pool_size=1&pool_wait_s=2", |database, broker, dialog| async move {
         let tx = broker.begin().await?;

@@ -74,7 +74,7 @@ CREATE PROCEDURE dialoq.disable_queue
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @notification int = -2147483648, @notification_group uniqueidentifier;
+    DECLARE @notification int = -2147483648, @notification_group uniqueidentifier, @version bigint;
     EXEC dialoq.try_lock_definitions @is_locked OUTPUT;
     WHILE @is_locked = 1
     BEGIN
@@ -93,7 +93,10 @@ BEGIN
         off_since = dialoq.current_time_utc(), off_by = N'poison', off_reason = NULL
     WHERE queue_id = @queue_id AND is_receive_enabled = 1;
     IF @@ROWCOUNT = 0 RETURN;
-    UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
+    -- As in define_end.
+    SET @version = DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());
+    UPDATE dialoq.broker
+    SET catalog_version = CASE WHEN catalog_version >= @version THEN catalog_version + 1 ELSE @version END WHERE singleton = 1;
     SET @notices = CONCAT(@notices, N' c');
     EXEC dialoq.post_event @queue_id, N'BROKER_QUEUE_DISABLED', @notices OUTPUT;
 END

@@ -12,7 +12,10 @@ BEGIN
     DECLARE @notices nvarchar(max) = N' c', @version bigint;
     EXEC dialoq.revisit_outboxes @notices OUTPUT;
     EXEC dialoq.end_holds NULL, 1, @notices OUTPUT;
-    UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
+    -- A version is given once, also by a database that is restored or made anew: clients compare nothing else.
+    SET @version = DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());
+    UPDATE dialoq.broker
+    SET catalog_version = CASE WHEN catalog_version >= @version THEN catalog_version + 1 ELSE @version END WHERE singleton = 1;
     SELECT @version = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
     SELECT @version AS catalog_version, dialoq.distinct_notices(@notices) AS notices;
     -- </definition>

@@ -132,6 +132,16 @@ BEGIN
     END IF;
 END $$;
 
+-- Refuses a message body that no client could receive: the server has no value above 1 GB. The largest max_body_bytes that a client takes.
+-- Errors: 8459
+CREATE OR REPLACE FUNCTION dialoq.check_body_bytes(p_bytes integer) RETURNS void
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF p_bytes > 999000000 THEN
+        PERFORM dialoq.fail(8459, format('the message body has %s bytes; the limit is 999000000', p_bytes));
+    END IF;
+END $$;
+
 -- The queue of that name, if RECEIVE is enabled on it.
 -- Errors: 9617, 60002, 60026
 CREATE OR REPLACE FUNCTION dialoq.receivable(p_queue text) RETURNS integer

@@ -242,7 +242,9 @@ BEGIN
     IF NOT FOUND THEN
         RETURN '';
     END IF;
-    UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
+    -- As in define_end.
+    UPDATE dialoq.broker
+    SET catalog_version = greatest(catalog_version + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
     RETURN concat_ws(' ', 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
 END $$;
 

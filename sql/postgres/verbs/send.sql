@@ -3,7 +3,7 @@
 --     caller found in the body (NULL: not checked; '': none; else code and description with | between), the version of the
 --     definitions it was checked with (NULL: any), an id for the message (NULL: made here)
 -- Gives: message_id, notices
--- Errors: 8426, 8428, 8429, 8431, 8432, 8434, 9618, 60005, 60026, 60033
+-- Errors: 8426, 8428, 8429, 8431, 8432, 8434, 8459, 9618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting
 -- For: plain SQL
 -- Called by: dialoq_user
@@ -27,6 +27,9 @@ DECLARE
     v_latest bigint;
     v_notices text;
 BEGIN
+    IF octet_length(p_message_body) > 999000000 THEN
+        PERFORM dialoq.check_body_bytes(octet_length(p_message_body));
+    END IF;
     -- Most SENDs are of a conversation that both sides speak on, with nothing pending, to a queue that is on. They take these two
     -- statements. The general way behind them takes some twenty, and three times as long. After a savepoint the general way goes
     -- alone, and checks before it locks: a lock of the session would stay after a refusal.

@@ -4,7 +4,7 @@
 --     the order of the list also if they are on different conversations
 -- Gives: if all were sent, one row without an error_number; else for each item, from 0: error_number (NULL: sent; -1: another
 --     transaction holds the group, do it alone), error_message; notices in the first row
--- Errors: 1205, 60005, 60026, 60033; of an item also those of send
+-- Errors: 1205, 8459, 60005, 60026, 60033; of an item also those of send
 -- Locks: the groups of the conversations, without waiting
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.send_batch(
@@ -79,6 +79,10 @@ BEGIN
     END IF;
     IF NOT dialoq.is_read_committed() THEN
         PERFORM dialoq.check_isolation();
+    END IF;
+    -- One of them may have most of these bytes.
+    IF pg_column_size(p_message_bodies) > 999000000 THEN
+        PERFORM dialoq.check_body_bytes(pg_column_size(p_message_bodies));
     END IF;
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.
     PERFORM pg_current_xact_id();

@@ -1,7 +1,7 @@
 -- SEND ON CONVERSATION ( h1, h2, ... ): one message on many conversations, on all of them or none.
 -- Takes: the handles, then as send
 -- Gives: notices
--- Errors: 8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 9618, 60005, 60026, 60033
+-- Errors: 8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 8459, 9618, 60005, 60026, 60033
 -- Locks: the groups of the conversations in order of their keys, waiting
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.send_many(
@@ -20,6 +20,7 @@ DECLARE
     v_sent record;
     v_notices text;
 BEGIN
+    PERFORM dialoq.check_body_bytes(octet_length(p_message_body));
     IF p_body_fault <> '' THEN
         PERFORM dialoq.check_body_fault(p_body_fault);
     END IF;

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode};
 use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -47,7 +47,11 @@ impl DatabaseLabel {
 
 /// Makes connections to one database as one user.
 pub(super) struct Connector {
-    config: Config,
+    /// One for each host, in the order in which they are tried.
+    hosts: Vec<Config>,
+    /// The longest wait for one of them. The driver's own limit is for opening one socket: it does not cover a server that takes the
+    /// connection and then never answers.
+    limit: Duration,
     tls: MakeRustlsConnect,
     /// Readies a session.
     connect: Arc<str>,
@@ -255,8 +259,10 @@ impl Connector {
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
         let label = Arc::new(label(&config));
+        let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).saturating_mul(ADDRESSES);
         Ok(Self {
-            config,
+            hosts: each_host(config),
+            limit,
             tls: tls::connector(url)?,
             connect: texts::connect(url.server.common.durability).into(),
             label,
@@ -351,14 +357,6 @@ impl Connector {
         &self.tls
     }
 
-    /// The longest wait for a connection in all. The driver's own limit is for opening one socket: it does not cover a server
-    /// that takes the connection and then never answers.
-    fn limit(&self) -> Duration {
-        let hosts = self.config.get_hosts().len().max(self.config.get_hostaddrs().len());
-        let addresses = u32::try_from(hosts.max(1)).unwrap_or(u32::MAX).saturating_mul(ADDRESSES);
-        self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).saturating_mul(addresses)
-    }
-
     /// A connection that is ready for use. Notifications of the server go to `on_notification`.
     pub(super) async fn connect(
         self: &Arc<Self>,
@@ -382,12 +380,20 @@ impl Connector {
     }
 
     async fn connect_here(&self, mut on_notification: impl FnMut(String) + Send + 'static) -> Result<Session> {
-        let limit = self.limit();
+        let limit = self.limit;
         let made_after = self.read_only_refusals.load(Relaxed);
-        let (client, mut connection) = match tokio::time::timeout(limit, self.config.connect(self.tls.clone())).await {
-            Ok(connected) => connected.map_err(|error| not_connected(&error, &self.label))?,
-            Err(_) => return Err(silent(limit, &self.label)),
-        };
+        let mut connected = Err(silent(limit, &self.label));
+        for host in &self.hosts {
+            connected = match tokio::time::timeout(limit, host.connect(self.tls.clone())).await {
+                Ok(connected) => connected.map_err(|error| not_connected(&error, &self.label)),
+                // It may be stopped, and the next one have taken over.
+                Err(_) => Err(silent(limit, &self.label)),
+            };
+            if connected.is_ok() {
+                break;
+            }
+        }
+        let (client, mut connection) = connected?;
         // Such a session keeps that setting of its database when the time in which the server only reads is over.
         let only_reads = connection.parameter(READ_ONLY) == Some("on");
         let lost = Arc::new(OnceLock::new());
@@ -471,6 +477,51 @@ impl managed::Manager for Pooling {
 }
 
 /// The folders in which packages of PostgreSQL put the server's socket.
+/// The same for each host alone: the driver has one limit for all of them, so one that is silent would keep the next ones from being asked.
+fn each_host(config: Config) -> Vec<Config> {
+    let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let hosts = names.len().max(addresses.len());
+    let is_usual = [1, hosts].contains(&ports.len()) || ports.is_empty();
+    let fits = |number: usize| number == 0 || number == hosts;
+    // One host; hosts in any order; or numbers that the driver refuses.
+    if hosts < 2
+        || config.get_load_balance_hosts() != LoadBalanceHosts::Disable
+        || !is_usual
+        || !fits(names.len())
+        || !fits(addresses.len())
+    {
+        return vec![config];
+    }
+    let alone = |place: usize| {
+        let mut one = Config::new();
+        match names.get(place) {
+            Some(Host::Tcp(name)) => drop(one.host(name.clone())),
+            #[cfg(unix)]
+            Some(Host::Unix(folder)) => drop(one.host_path(folder)),
+            None => {}
+        }
+        addresses.get(place).map(|address| one.hostaddr(*address));
+        ports.get(place).or(ports.first()).map(|port| one.port(*port));
+        config.get_user().map(|user| one.user(user));
+        config.get_password().map(|password| one.password(password));
+        config.get_dbname().map(|name| one.dbname(name));
+        config.get_options().map(|options| one.options(options));
+        config.get_application_name().map(|name| one.application_name(name));
+        config.get_connect_timeout().map(|limit| one.connect_timeout(*limit));
+        config.get_tcp_user_timeout().map(|limit| one.tcp_user_timeout(*limit));
+        config.get_keepalives_interval().map(|pause| one.keepalives_interval(pause));
+        config.get_keepalives_retries().map(|number| one.keepalives_retries(number));
+        one.keepalives(config.get_keepalives())
+            .keepalives_idle(config.get_keepalives_idle())
+            .ssl_mode(config.get_ssl_mode())
+            .ssl_negotiation(config.get_ssl_negotiation())
+            .target_session_attrs(config.get_target_session_attrs())
+            .channel_binding(config.get_channel_binding());
+        one
+    };
+    (0..hosts).map(alone).collect()
+}
+
 fn default_host(config: &mut Config) {
     #[cfg(unix)]
     for folder in ["/var/run/postgresql", "/tmp"] {

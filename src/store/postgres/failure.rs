@@ -314,9 +314,12 @@ fn refused(server: &DbError, asked: Asked<'_>, label: &DatabaseLabel) -> (Error,
                  configuration, each locked conversation group takes one, or touch fewer groups in one transaction"
             ),
         ),
-        "25006" if !asked.is_users() => {
-            store(Code::STORE_READ_ONLY, format!("{label} only reads: {said} ({what}); name its primary server"))
-        }
+        "25006" if !asked.is_users() => store(
+            Code::STORE_READ_ONLY,
+            format!(
+                "{label} only reads: {said} ({what}); name its primary server, or several hosts with target_session_attrs=read-write"
+            ),
+        ),
         // The role would not help the user's own statement: it lacks a right on a table of the user's.
         _ if is_access(server.code()) && !asked.is_users() => {
             let role = asked.role();

@@ -560,11 +560,21 @@ impl PgLink {
             return answer;
         }
         self.is_lost = true;
-        answer.map_err(|failure| Failure {
-            error: Error::closed().caused_by(failure.error),
-            is_link_usable: false,
-            ..failure
-        })
+        match answer {
+            // The commit of one statement may wait for a standby. The server gives that wait up then, and answers as if it were over.
+            Ok(_) if !self.is_in_transaction() => Err(Failure {
+                error: Error::new(
+                    Code::COMMIT_UNKNOWN,
+                    "the statement was stopped by the close of the broker when it was done; a standby that commits wait for may not have it",
+                ),
+                fate: Fate::Unknown,
+                is_link_usable: false,
+            }),
+            Ok(answer) => Ok(answer),
+            Err(failure) => {
+                Err(Failure { error: Error::closed().caused_by(failure.error), is_link_usable: false, ..failure })
+            }
+        }
     }
 
     /// Runs a text without parameters, after the pending controls.
