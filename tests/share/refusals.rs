@@ -224,3 +224,25 @@ fn reader() {
     });
     println!("found {rows:?}");
 }
+
+/// The owner closes such a connection without an answer. The other process took it for an owner that starts, for a minute.
+#[test]
+fn an_opener_of_another_user_is_refused_although_the_rights_let_it_connect() {
+    run(async || {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: only root can start a process of another user");
+        }
+        let place = Place::new();
+        let _owner = place.defined().await;
+        let folder = place.path.parent().unwrap();
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            std::fs::set_permissions(entry.unwrap().path(), std::fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["refusals::reader", "--exact", "--ignored", "--nocapture"]).uid(65_534).gid(65_534);
+        let output = command.env(crate::URL, place.url()).env(crate::WORK, "open").output().unwrap();
+        let output = String::from_utf8_lossy(&output.stdout);
+        assert!(output.contains("60010") && output.contains("it runs as another user"), "{output}");
+    });
+}

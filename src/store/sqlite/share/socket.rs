@@ -210,6 +210,9 @@ pub(super) async fn connect(database: &Path, durability: Durability) -> std::res
         _ => NoConnection::Absent,
     })?;
     check_peer(&stream, owner_of(database)).map_err(|_| refused(database, "its socket belongs to another user"))?;
+    if !is_served(&stream) {
+        return Err(refused(database, "it runs as another user; run both as one user"));
+    }
     if owner::is_of_another_file(database) {
         let why = "it has another file open, which had this name before; end that process before you replace its file";
         return Err(refused(database, why));
@@ -279,6 +282,18 @@ fn check_peer(stream: &Stream, also: Option<u32>) -> io::Result<()> {
         Some(theirs) if theirs == ours || theirs == 0 || Some(theirs) == also => Ok(()),
         _ => Err(io::ErrorKind::PermissionDenied.into()),
     }
+}
+
+/// Whether the owner at the other end takes this process: it does not answer one of another user, as if it were not there yet.
+#[cfg(unix)]
+fn is_served(stream: &Stream) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    ours == 0 || stream.peer_creds().is_ok_and(|owner| owner.euid() == Some(ours))
+}
+
+#[cfg(not(unix))]
+fn is_served(_: &Stream) -> bool {
+    true
 }
 
 /// The rights of the pipe are those of its user.
