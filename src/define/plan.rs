@@ -108,8 +108,12 @@ fn changes<'a>(before: &Catalog, definitions: impl Iterator<Item = &'a Definitio
         if let Definition::AlterDatabase { option: BrokerOption::NewBroker | BrokerOption::ErrorBrokerConversations } =
             definition
         {
+            let kind = match definition {
+                Definition::AlterDatabase { option: BrokerOption::NewBroker } => DefinitionChangeKind::Dropped,
+                _ => DefinitionChangeKind::Altered,
+            };
             of_conversations = Some(DefinitionChange {
-                kind: DefinitionChangeKind::Altered,
+                kind,
                 object: named(definition),
                 before: None,
                 after: Some(ddl::render_definition(definition)),
@@ -142,6 +146,12 @@ fn changes<'a>(before: &Catalog, definitions: impl Iterator<Item = &'a Definitio
             .push((*place, DefinitionChange { kind, object: object.clone(), before: Some(text.clone()), after: None }));
     }
     found.sort_by_key(|(place, _)| *place);
+    // Named by what it is set to: "altered ENABLE_BROKER" reads as if the broker were on.
+    for (_, change) in found.iter_mut().filter(|(_, change)| change.object == DELIVERY) {
+        if change.after.as_deref().is_some_and(|after| after.contains("DISABLE_BROKER")) {
+            change.object = "database option DISABLE_BROKER".to_owned();
+        }
+    }
     Ok(found.into_iter().map(|(_, change)| change).chain(of_conversations).collect())
 }
 
@@ -160,6 +170,9 @@ fn objects(catalog: &Catalog) -> BTreeMap<String, (usize, String)> {
         .collect()
 }
 
+/// The option that is one before and after, whatever it is set to.
+const DELIVERY: &str = "database option ENABLE_BROKER";
+
 fn named(definition: &Definition) -> String {
     use Definition as D;
     let (kind, name) = match definition {
@@ -175,7 +188,7 @@ fn named(definition: &Definition) -> String {
         D::CreateWorkQueue { name, .. } => ("work queue", name),
         D::CreateWorkSchedule { name, .. } => ("work schedule", name),
         D::AlterDatabase { option: BrokerOption::EnableBroker | BrokerOption::DisableBroker } => {
-            return "database option ENABLE_BROKER".to_owned();
+            return DELIVERY.to_owned();
         }
         D::AlterDatabase { option: BrokerOption::HonorBrokerPriority(_) } => {
             return "database option HONOR_BROKER_PRIORITY".to_owned();

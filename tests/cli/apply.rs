@@ -48,7 +48,7 @@ fn a_dry_run_shows_what_a_script_erases_and_the_options_of_the_broker() {
     let shop = Shop::open();
     shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE emails");
     let cases = [
-        ("ALTER DATABASE shop SET NEW_BROKER", "+ ALTER DATABASE CURRENT SET NEW_BROKER;", "altered all conversations"),
+        ("ALTER DATABASE shop SET NEW_BROKER", "+ ALTER DATABASE CURRENT SET NEW_BROKER;", "dropped all conversations"),
         (
             "DROP WORK QUEUE EMAILS; CREATE WORK QUEUE emails",
             "- CREATE WORK QUEUE [emails]",
@@ -57,7 +57,7 @@ fn a_dry_run_shows_what_a_script_erases_and_the_options_of_the_broker() {
         (
             "ALTER DATABASE shop SET DISABLE_BROKER",
             "- ALTER DATABASE CURRENT SET ENABLE_BROKER;\n+ ALTER DATABASE CURRENT SET DISABLE_BROKER;",
-            "altered database option ENABLE_BROKER",
+            "altered database option DISABLE_BROKER",
         ),
         ("ALTER DATABASE shop SET DISABLE_BROKER", "standard input would change nothing", "nothing has changed"),
     ];
@@ -100,4 +100,13 @@ fn a_url_of_the_environment_that_is_empty_is_as_not_set() {
     assert!(shop.path("dialoq.db").exists(), "the database of the default");
     let refused = shop.command(&["--db", "", "status"]).env("DIALOQ_URL", "").output().unwrap();
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+}
+
+#[test]
+fn a_parameter_that_is_written_twice_is_refused() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let url = format!("{}?durability=full&durability=normal", shop.url());
+    let refused = shop.fails(1, &["--db", &url, "status"]);
+    assert!(refused.starts_with("error[60019]") && refused.contains("'durability' is there twice"), "{refused}");
 }

@@ -15,6 +15,7 @@ pub use server::ServerUrl;
 pub use sqlite::{Location, SqliteUrl};
 
 use crate::error::{Code, Error, Result};
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -154,6 +155,15 @@ impl CommonParameters {
 fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
     let pairs = query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+/// A parameter that is written twice would have one value or the other.
+fn refuse_twice(url: &str, query: Option<&str>) -> Result<()> {
+    let mut names = HashSet::new();
+    match parameters(query).find(|(name, _)| !names.insert(*name)) {
+        Some((name, _)) => Err(bad(url, format!("its parameter '{}' is there twice; leave one out", shown(url, name)))),
+        None => Ok(()),
+    }
 }
 
 fn number(url: &str, name: &str, value: &str, lowest: u64, highest: u64) -> Result<u64> {

@@ -2,7 +2,7 @@
 
 use super::redact::is_name;
 use super::server::{NAMES, ServerUrl};
-use super::{Durability, bad, decode, number, parameters, refuse_encoded_colon, shown};
+use super::{Durability, bad, decode, number, parameters, refuse_encoded_colon, refuse_twice, shown};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -163,6 +163,7 @@ impl MssqlUrl {
         parsed.set_address(url, &text("host", address)?, ':')?;
         parsed.database = text("database", database)?;
         let mut is_token = false;
+        refuse_twice(url, query)?;
         for (name, value) in parameters(query) {
             match name {
                 "authentication" => is_token = parse_authentication(url, value)?,
@@ -431,6 +432,7 @@ mod tests {
             ("mssql://h/d", "no user"),
             ("mssql://u:secret@h:0/d", "the port"),
             ("mssql://u:secret@h/d?encrypt=maybe", "'maybe'"),
+            ("mssql://u:secret@h/d?pool_size=2&pool_size=3", "'pool_size' is there twice"),
             ("mssql://u:secret@h/d?colour=red", "'colour'"),
             ("mssql://u:secret@h/d?authentication=entra_token", "token"),
             ("mssql://u:secret@h/d?durability=normal", "DELAYED_DURABILITY"),

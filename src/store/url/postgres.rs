@@ -1,7 +1,7 @@
 //! `postgres://user:password@host:port/database?parameters`.
 
 use super::server::{NAMES, ServerUrl};
-use super::{bad, decode, parameters, refuse_encoded_colon, shown};
+use super::{bad, decode, parameters, refuse_encoded_colon, refuse_twice, shown};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -107,6 +107,7 @@ impl PostgresUrl {
             client_certificate: None,
             server: ServerUrl::new(url),
         };
+        refuse_twice(url, query)?;
         let (mut certificate, mut key) = (None, None);
         let (mut is_verified_at_least, mut is_of_system, mut is_mode_given) = (false, false, false);
         for (name, value) in parameters(query) {
@@ -296,6 +297,7 @@ mod tests {
             ("postgres://u:secret@h/d?sslcert=a", "sslkey"),
             ("postgres://u:secret@h/d?sslrootcert=", "sslrootcert"),
             ("postgres://u:secret@h/d?durability=some", "'some'"),
+            ("postgres://u:secret@h/d?pool_size=2&pool_size=3", "'pool_size' is there twice"),
             ("postgres://u:secret@h/d?colour=red", "'colour'"),
             ("postgres://u:sec?ret@h/d", "%3F"),
             ("postgres://u:p@sec@h/d", "%40"),

@@ -1,6 +1,6 @@
 //! `sqlite:path`.
 
-use super::{COMMON_NAMES, CommonParameters, bad, decode, parameters, shown};
+use super::{COMMON_NAMES, CommonParameters, bad, decode, parameters, refuse_twice, shown};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -64,6 +64,7 @@ impl SqliteUrl {
             }
             Location::File(PathBuf::from(path))
         };
+        refuse_twice(url, query)?;
         let mut common = CommonParameters::default();
         let mut is_shared = true;
         for (name, value) in parameters(query) {
@@ -146,6 +147,7 @@ mod tests {
             ("sqlite:", "no file"),
             ("sqlite:?durability=full", "no file"),
             ("sqlite:x?durability=some", "'some'"),
+            ("sqlite:x?share=on&share=off", "'share' is there twice"),
             ("sqlite:x?max_body_bytes=0", "max_body_bytes"),
             ("sqlite:x?max_body_bytes=many", "'many'"),
             ("sqlite:x?sql_timeout_ms=0", "sql_timeout_ms"),
