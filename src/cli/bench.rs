@@ -16,7 +16,9 @@ use std::time::Duration;
 /// commit, so that rates mean something on any machine. Everything happens in a scratch folder that is removed again.
 ///
 /// With --db and the URL of a server that server is measured instead, against a table queue written by hand on it. The
-/// database must have no other users; the bench removes its objects, after the first ctrl-C too.
+/// database must have no other users; the bench removes its objects, after the first ctrl-C too, but for the schema dialoq. The
+/// table queue has two connections for each caller, or one with --workload send or receive, beside the pool of the broker:
+/// PostgreSQL takes 100 by default, so a full run needs --callers 40 or a higher max_connections.
 ///
 /// `dialoq bench work` measures work queues instead: every order and, on a server, every taking technique (TAKE_BY), with 1, 8
 /// and 64 readers and as many writers, on up to three depths of backlog. It prints how often a job was handed out twice and how
@@ -148,9 +150,19 @@ impl Bench {
         let misplaced =
             misplaced.into_iter().chain([(of_workloads, "bench work has no --workload, --minutes, --per-second")]);
         match misplaced.into_iter().find(|(is_said, _)| *is_said) {
-            Some((_, why)) => Err(Failure::input(why)),
-            None => Ok(()),
+            Some((_, why)) => Err(Failure::Usage(why.to_owned())),
+            None => self.check_workloads(is_server),
         }
+    }
+
+    fn check_workloads(&self, is_server: bool) -> Result<(), Failure> {
+        let (known, where_it_is) = match is_server {
+            true => (&Workload::ON_SERVERS[..], "the embedded store"),
+            false => (&Workload::ALL[..], "a server, which --db names"),
+        };
+        let Some(other) = self.workloads.iter().find(|workload| !known.contains(workload)) else { return Ok(()) };
+        let name = other.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        Err(Failure::Usage(format!("--workload {name} is for {where_it_is}")))
     }
 
     fn options(&self, is_server: bool, url: &str) -> Options {

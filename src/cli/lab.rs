@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::interrupt::Interrupt;
-use super::output::{Output, table, wrapped};
+use super::output::{Output, span, table, wrapped};
 use crate::lab::{self, On, Options, Report, Server, Source};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -25,7 +25,7 @@ const QUICK_LENGTH: Duration = Duration::from_secs(1);
 /// which one job is taken at a time. The classic form of drain_high_then_one_low needs a conversation and is left out.
 ///
 /// With --db and the URL of a server it plays there, one strategy after the other. The database must have no other
-/// uses; what the lab makes there it removes, after the first ctrl-C too.
+/// uses; what the lab makes there it removes, after the first ctrl-C too, but for the schema dialoq.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -113,12 +113,17 @@ impl Lab {
     fn options(&self, url: &str) -> Result<Options, Failure> {
         let is_server = StoreUrl::parse(url)?.server().is_some();
         if is_server && self.folder.is_some() {
-            return Err(Failure::input(
-                "--folder is for the embedded store; on a server the lab plays in the database of --db",
-            ));
+            let why = "--folder is for the embedded store; on a server the lab plays in the database of --db";
+            return Err(Failure::Usage(why.to_owned()));
         }
         if !is_server && self.in_use {
-            return Err(Failure::input("--in-use is for a server, which --db names"));
+            return Err(Failure::Usage("--in-use is for a server, which --db names".to_owned()));
+        }
+        if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&self.length) {
+            return Err(Failure::Usage(format!("--length is {}; it must be 1s to 1h", span(self.length))));
+        }
+        if self.service > Duration::from_secs(10) {
+            return Err(Failure::Usage(format!("--service is {}; it must be at most 10s", span(self.service))));
         }
         let length = if self.quick { QUICK_LENGTH } else { self.length };
         let synthetic = Source::Synthetic { seed: self.seed, length };

@@ -119,6 +119,11 @@ fn overlapping(takes: &[Take]) -> (usize, usize) {
     (lows.iter().filter(during).count(), lows.len())
 }
 
+/// Whether a class went on moving: one that is not served for half of a flood stands still.
+fn is_short(starvation_ms: f64, flood_ms: f64) -> bool {
+    starvation_ms < flood_ms / 2.0
+}
+
 fn steady(pool: &StrategyResult, phases: &[Phase]) -> Option<Finding> {
     let low = pool.class(Class::Low)?;
     let (overlap, all) = overlapping(&pool.takes);
@@ -128,14 +133,18 @@ fn steady(pool: &StrategyResult, phases: &[Phase]) -> Option<Finding> {
         time(low.longest_starvation_ms),
         time(low.p99_ms),
     );
+    let mut is_moving = true;
     if let Some(flood) = phases.iter().find(|phase| phase.name == "flood") {
         let within = |us: i64| u64::try_from(us).is_ok_and(|us| (flood.from_us..flood.to_us).contains(&us));
         let lows = || pool.takes.iter().filter(|take| take.class == Class::Low);
         let arrived = lows().filter(|take| within(take.enqueued_us)).count();
         let served = lows().filter(|take| within(take.done_us)).count();
+        let flood_ms = flood.to_us.saturating_sub(flood.from_us) as f64 / 1000.0;
+        is_moving = (served > 0 || arrived == 0) && is_short(low.longest_starvation_ms, flood_ms);
         text.push_str(&format!(" During the flood {arrived} low messages arrived and {served} were served."));
     }
-    Some(Finding { title: "Strategy 3 keeps low moving".to_owned(), text })
+    let title = if is_moving { "Strategy 3 keeps low moving" } else { "Strategy 3 did not keep low moving here" };
+    Some(Finding { title: title.to_owned(), text })
 }
 
 fn ramp(pools: &[&StrategyResult], phases: &[Phase]) -> Option<Finding> {
@@ -179,4 +188,15 @@ fn bounds(results: &[&StrategyResult]) -> Option<Finding> {
         title: "Weighted and aging bound the starvation".to_owned(),
         text: format!("{}.", sentences.join(". ")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_short;
+
+    #[test]
+    fn a_class_that_is_not_served_for_half_of_a_flood_does_not_move() {
+        assert!(is_short(900.0, 2_000.0));
+        assert!(!is_short(1_000.0, 2_000.0));
+    }
 }

@@ -14,7 +14,9 @@ use super::machine::Machine;
 use super::report::{Report, Settings};
 use super::rival::log::io_error;
 use super::{Options, Progress};
-use dialoq::Result;
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Code, Error, Result};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 pub(super) async fn run(
@@ -48,8 +50,15 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn create(parent: &Path) -> Result<Self> {
         let path = parent.join(format!("dialoq-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(io_error)?;
-        Ok(Self { path })
+        // Not the folder above it too: that one would stay behind.
+        match std::fs::create_dir(&path) {
+            Err(cause) if cause.kind() != ErrorKind::AlreadyExists => {
+                let why = format!("the bench's folder {} cannot be made: {cause}", path.display());
+                Err(Error::new(Code::STORE_READ_ONLY, why).caused_by(cause))
+            }
+            // One that a killed bench has left serves as well.
+            _ => Ok(Self { path }),
+        }
     }
 
     fn folder(&self, number: usize) -> Result<PathBuf> {

@@ -3,7 +3,8 @@
 use super::plain::{self, Plain};
 use crate::bench::flow::{Bodies, Side, Stamp};
 use crate::bench::server::texts::Server;
-use dialoq::Result;
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Code, Error, Result};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,8 +25,9 @@ impl TableQueue {
     pub(in crate::bench) async fn create(server: &Server, connections: usize) -> Result<Self> {
         server.script(server.texts.create_message).await?;
         let mut free = Vec::with_capacity(connections);
-        for _ in 0..connections {
-            free.push(plain::open(&server.url).await?);
+        while free.len() < connections {
+            let opened = plain::open(&server.url).await;
+            free.push(opened.map_err(|error| too_many(&error, connections, free.len()).unwrap_or(error))?);
         }
         Ok(Self { server: server.clone(), free: Mutex::new(free) })
     }
@@ -46,6 +48,18 @@ impl TableQueue {
     pub(in crate::bench) async fn empty(&self) -> Result<()> {
         self.server.script(self.server.texts.empty_message).await
     }
+}
+
+/// What to do where the server gives fewer connections than the callers need.
+fn too_many(error: &Error, needed: usize, opened: usize) -> Option<Error> {
+    // The first one fails for another reason. The driver's advice, to lower pool_size, is about the pool of a broker.
+    (opened > 0 && error.code() == Code::SERVER_UNREACHABLE).then(|| {
+        let text = format!(
+            "the table queue beside the broker needs {needed} connections, and the server gave {opened}; use fewer --callers, or \
+             raise max_connections"
+        );
+        Error::new(error.code(), text)
+    })
 }
 
 impl Side for TableQueue {

@@ -82,7 +82,12 @@ async fn measure(
     report: &mut Report,
     progress: impl Fn(Progress) + Send + Sync,
 ) -> Result<()> {
-    let rival = Arc::new(TableQueue::create(server, 2 * options.callers[0]).await?);
+    // Those that only send or only receive have one end; PostgreSQL takes 100 connections by default.
+    let ends = match options.workloads.iter().all(|one| matches!(one, Workload::Send | Workload::Receive)) {
+        true => 1,
+        false => 2,
+    };
+    let rival = Arc::new(TableQueue::create(server, ends * options.callers[0]).await?);
     let bench = ServerBench { options, server, fixture, rival };
     let total = options.workloads.len();
     for (done, workload) in options.workloads.iter().enumerate() {
