@@ -13,16 +13,26 @@ pub(super) fn end_of_preview(moments: impl Iterator<Item = Timestamp>) -> Option
     moments.max().map(|Timestamp(newest)| Timestamp(newest.saturating_add(1)))
 }
 
+/// How the printing of a preview has ended. If its reader has gone, a change that is confirmed goes on and another one is not made.
+pub(super) fn previewed(is_confirmed: bool, printed: Result<(), Failure>) -> Result<(), Failure> {
+    match printed {
+        Err(Failure::BrokenPipe) if is_confirmed => Ok(()),
+        Err(Failure::BrokenPipe) => Err(unconfirmed()),
+        printed => printed,
+    }
+}
+
+fn unconfirmed() -> Failure {
+    Failure::Reported { code: UNCONFIRMED, text: Some("nothing was changed; --yes does it".to_owned()) }
+}
+
 /// Asks on a terminal; elsewhere only `--yes` confirms. The preview has been printed.
 pub(super) async fn confirm(is_given: bool, question: &str, output: &Output) -> Result<(), Failure> {
     if is_given {
         return Ok(());
     }
     if output.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::Reported {
-            code: UNCONFIRMED,
-            text: Some("nothing was changed; --yes does it".to_owned()),
-        });
+        return Err(unconfirmed());
     }
     let question = format!("{question} [y/N] ");
     let answer = tokio::task::spawn_blocking(move || {

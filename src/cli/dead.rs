@@ -1,6 +1,6 @@
 //! `dialoq dead list`, `show`, `redrive` and `purge`
 
-use super::confirm::{confirm, end_of_preview};
+use super::confirm::{confirm, end_of_preview, previewed};
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::interrupt::Interrupt;
@@ -49,6 +49,10 @@ impl Dead {
             Command::Purge(command) => command.run(globals, output, interrupt).await,
         }
     }
+}
+
+fn parse_letter(text: &str) -> Result<DeadLetterId, String> {
+    text.parse().map_err(|_| "the id of a dead letter is a number; `dialoq dead list` shows them".to_owned())
 }
 
 /// Which dead letters are meant.
@@ -169,7 +173,7 @@ Examples:
   dialoq dead show 17 --json")]
 struct Show {
     /// The dead letter.
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = parse_letter)]
     letter: DeadLetterId,
     /// How the body is printed.
     #[arg(long = "as", value_name = "FORM", value_enum, default_value_t = Form::Text)]
@@ -227,7 +231,7 @@ Examples:
   dialoq dead redrive --queue orders --type //shop/PlaceOrder --yes")]
 struct Redrive {
     /// One dead letter.
-    #[arg(value_name = "ID", conflicts_with_all = ["queue", "service", "message_type", "conversation", "older_than", "all"])]
+    #[arg(value_name = "ID", value_parser = parse_letter, conflicts_with_all = ["queue", "service", "message_type", "conversation", "older_than", "all"])]
     letter: Option<DeadLetterId>,
     #[command(flatten)]
     filter: Filter,
@@ -294,7 +298,7 @@ Examples:
   dialoq dead purge --all --yes")]
 struct Purge {
     /// One dead letter.
-    #[arg(value_name = "ID", conflicts_with_all = ["queue", "service", "message_type", "conversation", "older_than", "all"])]
+    #[arg(value_name = "ID", value_parser = parse_letter, conflicts_with_all = ["queue", "service", "message_type", "conversation", "older_than", "all"])]
     letter: Option<DeadLetterId>,
     #[command(flatten)]
     filter: Filter,
@@ -363,7 +367,9 @@ async fn preview(
         if is_confirmed {
             return Ok(letters.len() as u64);
         }
-        output.json(&json!({ "would": verb, "dead_letters": letters.len(), "of_open_conversations": open }))?;
+        let printed =
+            output.json(&json!({ "would": verb, "dead_letters": letters.len(), "of_open_conversations": open }));
+        previewed(is_confirmed, printed)?;
         return Ok(letters.len() as u64);
     }
     let mut groups: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
@@ -376,6 +382,6 @@ async fn preview(
         let names = [printable(queue).into_owned(), printable(short_type(message_type)).into_owned()];
         shown.add_row([names, [number.to_string(), open.to_string()]].concat());
     }
-    output.text(&format!("would {verb}\n{shown}"))?;
+    previewed(is_confirmed, output.text(&format!("would {verb}\n{shown}")))?;
     Ok(letters.len() as u64)
 }

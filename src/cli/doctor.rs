@@ -7,6 +7,9 @@ use clap::Args;
 use dialoq::status::FAULT_AGE;
 use std::time::Duration;
 
+/// The exit code if there is a finding.
+const FOUND: u8 = 3;
+
 /// Find faults and print advice.
 ///
 /// A broker or queues that are off, schemas that this version refuses, quarantined groups, dead letters, conversations that are never ended
@@ -38,10 +41,12 @@ impl Doctor {
         broker.close().await?;
         let findings = findings?;
         for finding in &findings {
-            match output.json {
-                true => output.json(finding)?,
-                false => output.text(&format!("- {}\n  {}", printable(&finding.what), printable(&finding.advice)))?,
-            }
+            let printed = match output.json {
+                true => output.json(finding),
+                false => output.text(&format!("- {}\n  {}", printable(&finding.what), printable(&finding.advice))),
+            };
+            // A check by the exit code may leave the text unread.
+            printed.map_err(|failure| failure.or_code(FOUND))?;
         }
         match findings.len() {
             0 if output.json => Ok(()),
@@ -52,7 +57,7 @@ impl Doctor {
                     "no fault was found; what lasts for less than {after} does not count, --after 0s counts all"
                 ))
             }
-            _ => Err(Failure::Reported { code: 3, text: None }),
+            _ => Err(Failure::Reported { code: FOUND, text: None }),
         }
     }
 }

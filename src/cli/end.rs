@@ -52,7 +52,7 @@ pub(super) struct End {
     )]
     error: Option<i32>,
     /// What went wrong, up to 3000 characters.
-    #[arg(long, value_name = "TEXT", requires = "error")]
+    #[arg(long, value_name = "TEXT", requires = "error", conflicts_with = "cleanup")]
     description: Option<String>,
     /// END CONVERSATION ... WITH CLEANUP.
     #[arg(long)]

@@ -73,6 +73,14 @@ impl Failure {
         }
     }
 
+    /// The same end with this exit code where only the reader of the output has gone.
+    pub(super) fn or_code(self, code: u8) -> Self {
+        match self {
+            Self::BrokenPipe => Self::Reported { code, text: None },
+            other => other,
+        }
+    }
+
     /// ctrl-C has stopped a change of many: so much was done for certain.
     pub(super) fn cut_off(done: &str) -> Self {
         Self::Interrupted(format!("interrupted; {done}; {UNDER_WAY}"))

@@ -128,6 +128,9 @@ impl Globals {
 
 /// Reads a time span: `5`, `5s`, `250ms`, `2m`, `1h`, `7d`.
 pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
+    if text.starts_with('-') {
+        return Err("a time span is not negative".to_owned());
+    }
     let unit_at = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let seconds = match unit {
@@ -141,6 +144,14 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
     let number: f64 = number.parse().map_err(|_| "a time span is a number and a unit, such as 5s".to_owned())?;
     Duration::try_from_secs_f64(number * seconds)
         .map_err(|_| "the time span is too long; ten years are 3650d".to_owned())
+}
+
+/// Reads a time span of whole seconds.
+pub(super) fn parse_whole_seconds(text: &str) -> Result<Duration, String> {
+    match parse_span(text)? {
+        span if span.subsec_nanos() > 0 => Err("it has whole seconds only, such as 1s or 90s".to_owned()),
+        span => Ok(span),
+    }
 }
 
 /// Reads a time span in which something is to be done.

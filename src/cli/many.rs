@@ -1,6 +1,6 @@
 //! Conversations chosen by options, and their preview.
 
-use super::confirm::end_of_preview;
+use super::confirm::{end_of_preview, previewed};
 use super::failure::Failure;
 use super::output::{Output, printable, table};
 use super::peek::before;
@@ -101,7 +101,9 @@ pub(super) async fn preview(
         if is_confirmed {
             return Ok(sides.len());
         }
-        output.json(&json!({ "would": verb, "conversations": sides.len(), "sides": sides.iter().take(LISTED).collect::<Vec<_>>() }))?;
+        let listed: Vec<_> = sides.iter().take(LISTED).collect();
+        let printed = output.json(&json!({ "would": verb, "conversations": sides.len(), "sides": listed }));
+        previewed(is_confirmed, printed)?;
         return Ok(sides.len());
     }
     let mut groups: BTreeMap<(&str, &str), usize> = BTreeMap::new();
@@ -119,6 +121,6 @@ pub(super) async fn preview(
     if sides.len() > LISTED {
         text.push_str(&format!("\nand {} more", sides.len() - LISTED));
     }
-    output.text(&text)?;
+    previewed(is_confirmed, output.text(&text))?;
     Ok(sides.len())
 }

@@ -39,8 +39,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, command_line};
 use globals::Globals;
 pub(crate) use interrupt::Interrupt;
-use output::{Output, printable, without_passwords};
-use std::io::{self, IsTerminal, Write};
+use output::{Output, printable, takes_colours, without_passwords};
+use std::io::{self, Write};
 use std::num::NonZero;
 use std::process::ExitCode;
 use std::sync::RwLock;
@@ -152,9 +152,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(Some(filter)) => {
             // A call is logged when it ends, with how long it took.
             let log = tracing_subscriber::fmt().with_env_filter(filter).with_span_events(FmtSpan::CLOSE);
-            let is_coloured =
-                std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
-            log.with_ansi(is_coloured).with_writer(std::io::stderr).init();
+            log.with_ansi(takes_colours(&std::io::stderr())).with_writer(std::io::stderr).init();
         }
         Err(failure) => return failure.report(&output),
     }

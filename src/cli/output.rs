@@ -163,9 +163,15 @@ pub(super) fn table(headings: &[&str]) -> Table {
     table
 }
 
-/// Whether colours are wanted: standard output is a terminal, and NO_COLOR is not set.
+/// Whether colours are wanted on standard output.
 pub(super) fn is_coloured() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+    takes_colours(&io::stdout())
+}
+
+/// Whether colours are wanted: it is a terminal that is not `TERM=dumb`, and NO_COLOR is not set.
+pub(super) fn takes_colours(stream: &impl IsTerminal) -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stream.is_terminal() && !is_dumb && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }
 
 /// A cell, red in a terminal if it wants a human.

@@ -5,6 +5,7 @@ use super::globals::{Globals, parse_handle, parse_span};
 use super::output::{Output, fitting_with_text, folded, printable, shortened};
 use super::status::show::since_and_why;
 use clap::{Args, ValueEnum};
+use dialoq::catalog::Catalog;
 use dialoq::internals::jsonl::{BodyText, to_base64};
 use dialoq::protocol::system;
 use dialoq::status::{
@@ -73,8 +74,12 @@ impl Peek {
         };
         let most = if self.body { i32::MAX as u32 } else { SHOWN_BODY_BYTES };
         let seen = broker.peek(&self.queue, &filter, self.top, most).await;
+        let catalog = broker.catalog();
         broker.close().await?;
         let seen = seen?;
+        if seen.messages.is_empty() {
+            known(&catalog, None, self.message_type.as_deref())?;
+        }
         self.print(&seen, output)?;
         match seen.messages.is_empty() {
             true => Err(Failure::Nothing(self.nothing(&seen.queue))),
@@ -111,6 +116,17 @@ impl Peek {
             output.text(&format!("and more; --top shows more than {}", self.top))?;
         }
         Ok(())
+    }
+}
+
+/// Whether a filter that has found no message names a service and a message type that exist.
+pub(super) fn known(catalog: &Catalog, service: Option<&str>, message_type: Option<&str>) -> Result<(), Failure> {
+    if let Some(service) = service.filter(|service| catalog.service(service).is_none()) {
+        return Err(Failure::unknown("service", service));
+    }
+    match message_type.filter(|message_type| catalog.message_type(message_type).is_none()) {
+        Some(message_type) => Err(Failure::unknown("message type", message_type)),
+        None => Ok(()),
     }
 }
 

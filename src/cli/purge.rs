@@ -1,11 +1,11 @@
 //! `dialoq purge`
 
-use super::confirm::{confirm, end_of_preview};
+use super::confirm::{confirm, end_of_preview, previewed};
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::interrupt::Interrupt;
 use super::output::{Output, counted, printable, table};
-use super::peek::before;
+use super::peek::{before, known};
 use clap::Args;
 use dialoq::internals::counting;
 use dialoq::status::{MessageFilter, Purged};
@@ -84,6 +84,8 @@ impl Purge {
         };
         let (messages, left) = broker.purgeable(&self.queue, &filter).await?;
         if messages.is_empty() {
+            // Looked at only then: messages may outlive the definition of their type.
+            known(&broker.catalog(), self.service.as_deref(), self.message_type.as_deref())?;
             return Err(Failure::Nothing(match left {
                 0 => "there is no message to purge".to_owned(),
                 left => format!("there is no message to purge; {left} stand behind others, or are quarantined"),
@@ -93,7 +95,8 @@ impl Purge {
         if output.json {
             // What was done is the one object of a confirmed change.
             if !self.yes {
-                output.json(&json!({ "would": "purge", "messages": messages.len(), "left": left }))?;
+                let printed = output.json(&json!({ "would": "purge", "messages": messages.len(), "left": left }));
+                previewed(self.yes, printed)?;
             }
         } else {
             let mut types: BTreeMap<&str, (usize, _)> = BTreeMap::new();
@@ -105,10 +108,11 @@ impl Purge {
             for (name, (number, oldest)) in types {
                 shown.add_row([printable(name).into_owned(), number.to_string(), oldest.to_string()]);
             }
-            output.text(&format!("would purge from queue '{}'\n{shown}", printable(&self.queue)))?;
+            let mut text = format!("would purge from queue '{}'\n{shown}", printable(&self.queue));
             if left > 0 {
-                output.text(&format!("{left} more stay: they stand behind others, or are quarantined"))?;
+                text.push_str(&format!("\n{left} more stay: they stand behind others, or are quarantined"));
             }
+            previewed(self.yes, output.text(&text))?;
         }
         confirm(self.yes, &format!("remove {} for good?", counted(messages.len(), "message")), output).await?;
         Ok(filter)

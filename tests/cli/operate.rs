@@ -133,7 +133,10 @@ fn a_queue_is_looked_at_without_receiving() {
     let _limit = crate::limit();
     let shop = Shop::open();
     assert!(shop.fails(3, &["peek", "orders"]).contains("queue 'orders' is empty"));
-    assert!(shop.fails(3, &["peek", "orders", "--type", "x"]).contains("queue 'orders' has no such message"));
+    assert!(
+        shop.fails(3, &["peek", "orders", "--type", "//shop/OrderPlaced"])
+            .contains("queue 'orders' has no such message")
+    );
     let handle = shop.order(&["{\"sku\":\"A-1\"}", "\u{1b}[31mred"]);
     let shown = shop.ok(&["peek", "orders"]);
     assert!(shown.contains("{\"sku\":\"A-1\"}") && shown.contains("\\u{1b}[31mred"), "{shown}");
@@ -427,4 +430,95 @@ fn what_is_no_id_is_answered_in_words() {
     }
     let error = shop.fails(1, &["explain", "nonsense"]);
     assert!(error.contains("no queue, work queue or service is named 'nonsense'"), "{error}");
+}
+
+/// A reader that takes the first line only, as `head -1`, must not turn a finding into a success.
+#[test]
+fn findings_and_previews_keep_their_exit_code_without_a_reader_of_the_output() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE emails");
+    shop.ok(&["work", "push", "emails", "a"]);
+    shop.order(&["one", "two"]);
+    let code = |arguments: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("dialoq"));
+        command.args(arguments).env("DIALOQ_URL", shop.url()).current_dir(shop.folder.path());
+        let output = command.stdin(std::process::Stdio::null()).stdout(writer).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    for json in [&[][..], &["--json"]] {
+        for (expected, arguments) in [
+            (3, &["doctor", "--after", "0s"][..]),
+            (6, &["end", "--all", "--queue", "orders"]),
+            (6, &["purge", "orders"]),
+            (6, &["work", "cancel", "emails"]),
+        ] {
+            let (found, error) = code(&[json, arguments].concat());
+            assert_eq!(found, Some(expected), "{json:?} {arguments:?}: {error}");
+        }
+    }
+    assert_eq!(code(&["purge", "orders", "--yes"]).0, Some(0));
+    assert!(shop.bodies("orders").is_empty(), "what was confirmed is done without a reader too");
+}
+
+/// Each was dropped without a word: the option that it requires is waived if another one excludes that.
+#[test]
+fn options_of_another_form_are_refused() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let handle = shop.order(&["one"]);
+    for option in [
+        &["--contract", "nope"][..],
+        &["--lifetime", "1s"],
+        &["--group", "01890a5d-ac96-774b-bcce-b302099a8057"],
+        &["--dialog-per-message"],
+    ] {
+        let error = shop.fails(2, &[&["send", "--conversation", &handle], option, &["{}"]].concat());
+        assert!(error.contains(option[0]), "{error}");
+    }
+    let error = shop.fails(2, &["end", &handle, "--cleanup", "--description", "why"]);
+    assert!(error.contains("--description"), "{error}");
+    let error = shop.fails(2, &["work", "schedule", "next", "nightly", "--time-zone", "Europe/Berlin"]);
+    assert!(error.contains("--time-zone"), "{error}");
+}
+
+#[test]
+fn a_filter_with_a_name_that_does_not_exist_is_refused() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.order(&["one"]);
+    for arguments in [
+        &["purge", "orders", "--service", "//shop/OrdrService"][..],
+        &["purge", "orders", "--type", "//shop/PlaceOrdr"],
+        &["peek", "orders", "--type", "//shop/PlaceOrdr"],
+    ] {
+        let error = shop.fails(1, arguments);
+        assert!(error.starts_with("error[60002]") && error.contains("did you mean"), "{arguments:?}: {error}");
+    }
+    // One that is built in is there, and has no message.
+    let end = "http://schemas.microsoft.com/SQL/ServiceBroker/EndDialog";
+    shop.fails(3, &["peek", "orders", "--type", end]);
+    shop.fails(3, &["purge", "orders", "--type", end]);
+}
+
+#[test]
+fn numbers_that_are_none_are_answered_in_words() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let handle = shop.order(&["one"]);
+    for (arguments, words) in [
+        (&["timer", &handle, "--", "-5"][..], "a time span is not negative"),
+        (&["dead", "show", "x"], "the id of a dead letter is a number"),
+        (&["dead", "redrive", "x"], "the id of a dead letter is a number"),
+        (&["send", "--from", "//a", "--to", "//b", "--lifetime", "0.5s", "{}"], "whole seconds"),
+        (&["activate", "orders", "--exec", "true", "--mode", "stream", "--raw-body"], "--mode message"),
+        (&["lab", "--length", "0"], "--length is 0 ms"),
+        (&["lab", "--service", "11s"], "--service is 11 s"),
+        (&["bench", "--workload", "old-snapshot"], "--workload old-snapshot is for a server"),
+    ] {
+        let error = shop.fails(2, arguments);
+        assert!(error.contains(words), "{arguments:?}: {error}");
+    }
 }

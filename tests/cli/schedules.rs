@@ -46,3 +46,20 @@ fn lines_are_tried_without_a_schedule() {
     let help = shop.ok(&["work", "schedule", "--help"]);
     assert!(help.contains("Examples:") && help.contains("cron line"), "{help}");
 }
+
+#[test]
+fn the_coming_times_of_a_paused_schedule_are_marked() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE reports");
+    shop.ok(&["work", "schedule", "add", "nightly", "reports", "0 3 * * *"]);
+    let next = ["work", "schedule", "next", "nightly"];
+    let as_json = || shop.json(&[&["--json"], &next[..]].concat());
+    assert!(as_json().iter().all(|time| time["is_paused"] == false));
+    assert!(shop.run_with(&next, b"").stderr.is_empty());
+    shop.ok(&["work", "schedule", "pause", "nightly"]);
+    assert!(as_json().iter().all(|time| time["is_paused"] == true));
+    let output = shop.run_with(&next, b"");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && error.contains("schedule 'nightly' is paused"), "{error}");
+}

@@ -457,3 +457,14 @@ fn ctrl_c_ends_commands_whose_output_is_not_read() {
         "{error}"
     );
 }
+
+/// "all" in its place read as the total of the readers.
+#[test]
+fn a_reader_without_a_name_is_no_total() {
+    let _limit = crate::limit();
+    let shop = emails("", 1);
+    shop.ok(&["work", "take", "emails", "--pop", "--name", ""]);
+    let by_reader = shop.ok(&["work", "stats", "--by", "reader"]);
+    assert!(by_reader.contains("–") && !by_reader.contains("all"), "{by_reader}");
+    assert!(shop.ok(&["work", "stats"]).contains("all"));
+}

@@ -100,7 +100,7 @@ impl Activate {
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
         if self.raw_body && self.mode == RunMode::Stream {
-            return Err(Failure::input("--raw-body is for --mode message: a stream needs lines"));
+            return Err(Failure::Usage("--raw-body is for --mode message: a stream needs lines".to_owned()));
         }
         let program = self.program();
         program.check().map_err(|error| without_path(error, &self.exec))?;

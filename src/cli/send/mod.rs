@@ -5,7 +5,7 @@ mod lines;
 mod outcome;
 
 use super::failure::Failure;
-use super::globals::{Globals, parse_group, parse_handle, parse_span};
+use super::globals::{Globals, parse_group, parse_handle, parse_whole_seconds};
 use super::interrupt::Interrupt;
 use super::output::{Output, printable, printable_name, table};
 use batch::{Begun, Sender};
@@ -46,6 +46,7 @@ Examples:
 A line of standard input:
   {\"type\": \"//shop/PlaceOrder\", \"body\": {\"sku\": \"A-1\"}}")]
 pub(super) struct Send {
+    // An option that `requires` one that another given option excludes is accepted by clap, so each excludes that other one too.
     /// Bodies, each a message of its own.
     #[arg(value_name = "BODY")]
     bodies: Vec<String>,
@@ -56,16 +57,22 @@ pub(super) struct Send {
     #[arg(long, value_name = "SERVICE", requires = "from", help_heading = "A new dialog")]
     to: Option<String>,
     /// The contract it follows [default: DEFAULT].
-    #[arg(long, value_name = "CONTRACT", requires = "from", help_heading = "A new dialog")]
+    #[arg(
+        long,
+        value_name = "CONTRACT",
+        requires = "from",
+        conflicts_with = "conversation",
+        help_heading = "A new dialog"
+    )]
     contract: Option<String>,
     /// How long it may last, in whole seconds: 90s, 10m, 2h, 7d. Without it, as good as for ever.
-    #[arg(long, value_name = "SPAN", value_parser = parse_span, requires = "from", help_heading = "A new dialog")]
+    #[arg(long, value_name = "SPAN", value_parser = parse_whole_seconds, requires = "from", conflicts_with = "conversation", help_heading = "A new dialog")]
     lifetime: Option<Duration>,
     /// The conversation group it joins, made if it does not exist.
-    #[arg(long, value_name = "ID", value_parser = parse_group, requires = "from", help_heading = "A new dialog")]
+    #[arg(long, value_name = "ID", value_parser = parse_group, requires = "from", conflicts_with = "conversation", help_heading = "A new dialog")]
     group: Option<GroupId>,
     /// Begin a dialog for every message instead of one for all.
-    #[arg(long, requires = "from", help_heading = "A new dialog")]
+    #[arg(long, requires = "from", conflicts_with = "conversation", help_heading = "A new dialog")]
     dialog_per_message: bool,
     /// The open conversation to send on, instead of a new dialog.
     #[arg(long, value_name = "HANDLE", value_parser = parse_handle, conflicts_with_all = ["from", "to"])]

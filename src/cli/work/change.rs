@@ -2,7 +2,7 @@
 
 use super::Filter;
 
-use crate::cli::confirm::confirm;
+use crate::cli::confirm::{confirm, previewed};
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, close_after};
 use crate::cli::interrupt::Interrupt;
@@ -103,10 +103,11 @@ async fn each(
         return Err(Failure::Nothing(format!("there is no job to {verb}")));
     }
     if !is_confirmed {
-        match output.json {
-            true => output.json(&json!({ "would": verb, "jobs": found }))?,
-            false => output.text(&format!("would {verb} {}", counted(found, "job")))?,
-        }
+        let printed = match output.json {
+            true => output.json(&json!({ "would": verb, "jobs": found })),
+            false => output.text(&format!("would {verb} {}", counted(found, "job"))),
+        };
+        previewed(false, printed)?;
         let question = format!("{verb} {}?", counted(found, "job"));
         interrupt.stops(confirm(false, &question, output)).await?;
     }

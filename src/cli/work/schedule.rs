@@ -2,7 +2,7 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::globals::Globals;
-use crate::cli::output::{Output, fitting, printable};
+use crate::cli::output::{Output, fitting, printable, printable_name};
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
 use dialoq::internals::ErrorConstructors;
@@ -102,6 +102,8 @@ struct Named {
 }
 
 /// Print the coming times of a schedule, or of a line that is no schedule yet.
+///
+/// Of a paused schedule, which fires at none of them, standard error says so; with --json each line has `is_paused`.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -115,7 +117,7 @@ struct Next {
     #[arg(long, value_name = "LINE")]
     cron: Option<String>,
     /// The time zone of the line.
-    #[arg(long, value_name = "ZONE", default_value = "UTC", requires = "cron")]
+    #[arg(long, value_name = "ZONE", default_value = "UTC", requires = "cron", conflicts_with = "name")]
     time_zone: String,
     /// How many times.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -170,6 +172,7 @@ impl Add {
 impl Next {
     async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let count = usize::from(self.count);
+        let mut is_paused = false;
         let (times, zone) = match (&self.name, &self.cron) {
             (Some(name), _) => {
                 let broker = globals.open_read_only().await?;
@@ -180,6 +183,11 @@ impl Next {
                             format!("work schedule '{name}' does not exist; dialoq work schedule list shows all");
                         Error::new(Code::OBJECT_NOT_FOUND, text)
                     })?;
+                is_paused = !found.is_enabled;
+                if is_paused && !output.json {
+                    let name = printable_name(&found.name);
+                    output.warning(&format!("schedule '{name}' is paused: it fires at none of these times"));
+                }
                 let now = broker.clock().now();
                 // A time that is over and has not fired yet is still to come.
                 let from = found.next_at.map_or(now, |next| Timestamp(next.0 - 1));
@@ -192,7 +200,9 @@ impl Next {
             }
         };
         match output.json {
-            true => times.iter().try_for_each(|at| output.json(&json!({ "at": at, "local": local(*at, &zone) }))),
+            true => times.iter().try_for_each(|at| {
+                output.json(&json!({ "at": at, "local": local(*at, &zone), "is_paused": is_paused }))
+            }),
             false => times.iter().try_for_each(|at| output.text(&local(*at, &zone))),
         }
     }

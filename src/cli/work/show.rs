@@ -267,7 +267,12 @@ impl Stats {
         let headings = ["work queue", heading, "#jobs", "", "#average", "#p50", "#p95", "#p99"];
         let mut rows = Vec::new();
         for row in &statistics {
-            let name = if row.name.is_empty() { "all" } else { &row.name };
+            let name = match (self.by, row.name.as_str()) {
+                (By::Queue, "") => "all",
+                // A reader or a writer may have no name; "all" would make a total of its row.
+                (_, "") => "–",
+                (_, name) => name,
+            };
             for (what, spread) in [("to take", row.to_take), ("to complete", row.to_complete)] {
                 let Spread { average_us, p50_us, p95_us, p99_us } = spread;
                 let mut cells = vec![
