@@ -1,5 +1,6 @@
 //! `dialoq apply`
 
+use super::deliveries::settle;
 use super::failure::Failure;
 use super::globals::Globals;
 use super::output::{Output, printable, printable_name};
@@ -54,6 +55,9 @@ impl Apply {
             false => globals.open_or_create().await?,
         };
         let done = self.apply(&broker, &script).await;
+        if !self.dry_run && done.as_ref().is_ok_and(|(changes, _)| !changes.is_empty()) {
+            settle(&broker, output).await;
+        }
         broker.close().await?;
         let (changes, warnings) = done.map_err(|error| self.located(error, &script))?;
         for warning in &warnings {

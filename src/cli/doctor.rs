@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::globals::{Globals, parse_span};
-use super::output::{Output, printable, span};
+use super::output::{Output, printable_name, span};
 use clap::Args;
 use dialoq::status::FAULT_AGE;
 use std::time::Duration;
@@ -43,7 +43,9 @@ impl Doctor {
         for finding in &findings {
             let printed = match output.json {
                 true => output.json(finding),
-                false => output.text(&format!("- {}\n  {}", printable(&finding.what), printable(&finding.advice))),
+                false => {
+                    output.text(&format!("- {}\n  {}", printable_name(&finding.what), printable_name(&finding.advice)))
+                }
             };
             // A check by the exit code may leave the text unread.
             printed.map_err(|failure| failure.or_code(FOUND))?;

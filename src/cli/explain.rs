@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::globals::Globals;
-use super::output::{Output, printable};
+use super::output::{Output, printable_name};
 use clap::Args;
 
 /// Say why a queue, a conversation or a message does not move.
@@ -29,11 +29,15 @@ impl Explain {
         if output.json {
             return output.json(&explanation);
         }
-        let mut text = printable(&explanation.summary).into_owned();
+        let mut text = printable_name(&explanation.summary).into_owned();
         for reason in &explanation.reasons {
-            text.push_str(&format!("\n{} {}", if reason.is_blocking { "!" } else { "-" }, printable(&reason.what)));
+            text.push_str(&format!(
+                "\n{} {}",
+                if reason.is_blocking { "!" } else { "-" },
+                printable_name(&reason.what)
+            ));
             if !reason.advice.is_empty() {
-                text.push_str(&format!("\n  {}", printable(&reason.advice)));
+                text.push_str(&format!("\n  {}", printable_name(&reason.advice)));
             }
         }
         if explanation.reasons.is_empty() {

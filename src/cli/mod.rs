@@ -8,6 +8,7 @@ mod apply;
 mod bench;
 mod confirm;
 mod dead;
+mod deliveries;
 mod doctor;
 mod dump;
 mod end;

@@ -1,5 +1,6 @@
 //! `dialoq pause` and `dialoq resume`
 
+use super::deliveries::settle;
 use super::failure::Failure;
 use super::globals::Globals;
 use super::output::{Output, printable};
@@ -32,6 +33,8 @@ impl Pause {
 }
 
 /// Turn a queue on again, whatever turned it off; messages that wait for it are delivered.
+///
+/// It waits while they are, 10 s at most: deliveries happen while a process has the broker open.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -45,6 +48,9 @@ impl Resume {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open().await?;
         let done = broker.resume(self.queue.as_str()).await;
+        if matches!(done, Ok(true)) {
+            settle(&broker, output).await;
+        }
         report(&broker, done, &self.queue, "resumed", output).await
     }
 }

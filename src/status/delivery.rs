@@ -129,6 +129,9 @@ impl Side {
     }
 }
 
+/// The advice for a message whose reason is over, as the definitions are now.
+const OVER: &str = "that is over: it is delivered by a process that has the broker open for changes";
+
 impl Broker {
     /// What became of the messages sent on these conversations: for a look after the commit. One query answers for up to
     /// a thousand conversations; no lock is taken.
@@ -264,6 +267,7 @@ impl Broker {
                 (Some(hint), true)
             }
             Some(9750) => (Some("leave the broker instance out, or name this broker's own GUID".to_owned()), true),
+            Some(9791) if self.catalog().settings.is_broker_enabled => (Some(OVER.to_owned()), false),
             Some(9791) => (Some("ALTER DATABASE CURRENT SET ENABLE_BROKER delivers it".to_owned()), false),
             Some(11219) => (self.off_hint(to), false),
             _ => (None, false),
@@ -274,18 +278,21 @@ impl Broker {
         let catalog = self.catalog();
         let service = catalog.service(to)?;
         let queue = catalog.queues.get(&service.queue_id)?;
+        if queue.is_enqueue_enabled {
+            return Some(OVER.to_owned());
+        }
         let why = match &queue.off {
             None => String::new(),
             Some(off) => {
                 let since = off.since.map_or_else(String::new, |since| format!(" since {since}"));
                 match (off.by, &off.reason) {
-                    (OffBy::Poison, _) => format!(", off{since} by poison handling"),
-                    (OffBy::Statement, Some(reason)) => format!(", off{since}: {reason}"),
-                    (OffBy::Statement, None) => format!(", off{since} by a statement"),
+                    (OffBy::Poison, _) => format!(", off{since} by poison handling,"),
+                    (OffBy::Statement, Some(reason)) => format!(", off{since}: {reason},"),
+                    (OffBy::Statement, None) => format!(", off{since} by a statement,"),
                 }
             }
         };
-        Some(format!("it is delivered when queue '{}'{why}, is turned on", queue.name))
+        Some(format!("it is delivered when queue '{}'{why} is turned on", queue.name))
     }
 
     /// What is probably meant by a message that was refused.

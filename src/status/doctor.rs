@@ -385,7 +385,7 @@ impl Seen {
 }
 
 /// A duration in its largest unit, for reading.
-fn rough(duration: Duration) -> String {
+pub(super) fn rough(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -1,6 +1,7 @@
 //! "Why is this not moving": what holds a queue, a conversation or a message up.
 
 use super::conversation::{ConversationFilter, ConversationSide};
+use super::doctor::rough;
 use super::names::NameKind;
 use super::peek::{MessageFilter, PeekedMessage, WaitingMessage};
 use super::shell::shell_word;
@@ -14,6 +15,7 @@ use crate::work::WorkQueueStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// What an explanation is about.
@@ -159,7 +161,13 @@ impl Broker {
     pub async fn explain(&self, subject: &str) -> Result<Explanation> {
         let catalog = self.catalog();
         if let Some(queue) = catalog.queue(subject) {
-            return self.explain_queue(&queue.name).await;
+            let mut found = self.explain_queue(&queue.name).await?;
+            if let Some(namesake) = catalog.work_queue(subject) {
+                let word = shell_word(&namesake.name);
+                found.summary =
+                    format!("{}; there is a work queue of this name too, see `dialoq work list {word}`", found.summary);
+            }
+            return Ok(found);
         }
         if let Some(queue) = catalog.work_queue(subject) {
             return self.explain_work_queue(&queue.name).await;
@@ -172,7 +180,13 @@ impl Broker {
             Err(_) => {
                 let kinds = [NameKind::Queue, NameKind::WorkQueue, NameKind::Service];
                 let near = kinds.into_iter().find_map(|kind| self.did_you_mean(kind, subject));
-                let hint = near.map_or_else(String::new, |name| format!("; did you mean '{name}'?"));
+                let hint = match near {
+                    Some(name) => format!("; did you mean '{name}'?"),
+                    None if subject.parse::<u64>().is_ok() => {
+                        format!("; if it is the id of a job, use `dialoq work show {subject}`")
+                    }
+                    None => String::new(),
+                };
                 let text = format!("no queue, work queue or service is named '{subject}', and it is no id{hint}");
                 Err(Error::new(Code::OBJECT_NOT_FOUND, text))
             }
@@ -238,11 +252,14 @@ impl Broker {
         off_reason(queue, reasons);
         let word = shell_word(name);
         if quarantined > pausing {
-            reasons.notes(
-                ReasonKind::Quarantined,
-                format!("poison handling has quarantined {}", messages(quarantined - pausing)),
-                format!("look at them with `dialoq peek {word}`, and release a group with `dialoq release GROUP`"),
-            );
+            reasons.0.push(Reason {
+                kind: ReasonKind::Quarantined,
+                is_blocking: waiting == quarantined,
+                what: format!("poison handling has quarantined {}", messages(quarantined - pausing)),
+                advice: format!(
+                    "look at them with `dialoq peek {word}`, and release a group with `dialoq release GROUP`"
+                ),
+            });
         }
         if queue.dead_letters > 0 {
             let (number, plural) = (queue.dead_letters, if queue.dead_letters == 1 { "" } else { "s" });
@@ -254,11 +271,18 @@ impl Broker {
         }
         let first = queue.levels.iter().filter_map(|level| level.retry_in_ms).min();
         if let Some(first) = first {
-            reasons.notes(
-                ReasonKind::Pausing,
-                format!("{} after rollbacks, the first for {first} ms more", of_messages(pausing, "pauses", "pause")),
-                "",
-            );
+            // RECEIVE gives nothing until the first pause is over.
+            let is_blocking = waiting == quarantined;
+            reasons.0.push(Reason {
+                kind: ReasonKind::Pausing,
+                is_blocking,
+                what: format!(
+                    "{} after rollbacks, the first for {} more",
+                    of_messages(pausing, "pauses", "pause"),
+                    rough(Duration::from_millis(first.next_multiple_of(1_000)))
+                ),
+                advice: "wait, or end the pause of a group with `dialoq release GROUP`".to_owned(),
+            });
         }
         for undelivered in status.transmission_queue.iter().filter(|row| self.is_served_by(&row.to_service_name, name))
         {
@@ -319,7 +343,10 @@ impl Broker {
         match (running, most) {
             (running, Some(most)) if running >= most && most > 0 => reasons.notes(
                 ReasonKind::ReadersBusy,
-                format!("all {most} readers that may run are running"),
+                match most {
+                    1 => "the only reader that may run is running".to_owned(),
+                    most => format!("all {most} readers that may run are running"),
+                },
                 match is_by_program {
                     true => "if they do not keep up, let the program that activates it run more",
                     false => "if they do not keep up, raise MAX_QUEUE_READERS",
@@ -604,12 +631,13 @@ impl Broker {
             None => format!("work queue '{name}'"),
             Some(queue) => {
                 work_reasons(&queue, !limits.is_empty(), &mut reasons);
-                format!(
-                    "work queue '{name}' has {} ready, {} taken and {} scheduled",
-                    jobs(queue.ready),
-                    queue.taken,
-                    queue.scheduled
-                )
+                let (ready, taken, scheduled) = (jobs(queue.ready), queue.taken, queue.scheduled);
+                match queue.lost {
+                    0 => format!("work queue '{name}' has {ready} ready, {taken} taken and {scheduled} scheduled"),
+                    lost => format!(
+                        "work queue '{name}' has {ready} ready, {taken} taken, {scheduled} scheduled and {lost} lost"
+                    ),
+                }
             }
         };
         for limit in limits {
@@ -689,7 +717,20 @@ fn work_reasons(queue: &WorkQueueStatus, has_limits: bool, reasons: &mut Reasons
         let what = format!("{} without an attempt left", of_jobs(queue.dead, "is", "are"));
         reasons.notes(ReasonKind::Dead, what, format!("`dialoq work redrive {name}` gives them new ones"));
     }
+    if queue.lost > 0 {
+        let (are, its) = if queue.lost == 1 { ("is", "its") } else { ("are", "their") };
+        let reader = if queue.lost == 1 { "reader has" } else { "readers have" };
+        reasons.notes(
+            ReasonKind::NoReader,
+            format!("{} lost: {its} lease is over, and {its} {reader} reported nothing", of_jobs(queue.lost, are, are)),
+            format!(
+                "see that a process that opens the broker for changes runs, such as `dialoq work run {name} --exec PROGRAM`: \
+                 it gives them to other readers, or makes them dead"
+            ),
+        );
+    }
     match (queue.ready, queue.taken) {
+        (0, 0) if queue.lost > 0 => {}
         (0, 0) => reasons.notes(ReasonKind::Empty, "no job is ready", ""),
         (0, taken) => {
             reasons.notes(ReasonKind::Readers, format!("{} being worked on", of_jobs(taken, "is", "are")), "")

@@ -522,3 +522,30 @@ fn numbers_that_are_none_are_answered_in_words() {
         assert!(error.contains(words), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn a_resumed_queue_gets_all_that_waits_for_it() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let send = ["send", "--from", "//shop/Checkout", "--to", "//shop/OrderService", "--contract", "//shop/Orders"];
+    let send = [&send[..], &["--type", "//shop/PlaceOrder", "--dialog-per-message"]].concat();
+    let lines: String = (0..200).map(|number| format!("{{\"body\":\"{number}\"}}\n")).collect();
+    let waiting = |shop: &Shop| shop.json(&["--json", "status"])[0]["transmission_queue"].as_array().unwrap().len();
+    let (off, on) = ("ALTER DATABASE CURRENT SET DISABLE_BROKER", "ALTER DATABASE CURRENT SET ENABLE_BROKER");
+    let by_script = |script: &str| drop(shop.ok_with(&["apply", "-"], script.as_bytes()));
+    for is_paused in [true, false] {
+        if is_paused {
+            drop(shop.ok(&["pause", "orders"]))
+        } else {
+            by_script(off)
+        };
+        let sent = shop.run_with(&send, lines.as_bytes());
+        assert!(waiting(&shop) > 0, "{}", text(&sent.stderr));
+        if is_paused {
+            drop(shop.ok(&["resume", "orders"]))
+        } else {
+            by_script(on)
+        };
+        assert_eq!(waiting(&shop), 0, "{is_paused}");
+    }
+}

@@ -220,5 +220,9 @@ pub(crate) async fn lost_jobs_and_schedules_that_stand_still_are_named(store: St
     assert_eq!(kinds, [lost, (FindingKind::OverdueSchedule, "nightly", 1, due(86_400))]);
     assert!(found[0].advice.contains("`dialoq work list 'night mail' --state lost`"), "{}", found[0]);
     assert!(found[1].what.contains("of work queue 'night mail'"), "{}", found[1]);
+    let explained = reader.explain("night mail").await.unwrap();
+    assert!(explained.summary.ends_with("0 taken, 0 scheduled and 1 lost"), "{explained:?}");
+    let whats: Vec<_> = explained.reasons.iter().map(|reason| &*reason.what).collect();
+    assert_eq!(whats, ["1 job is lost: its lease is over, and its reader has reported nothing"]);
     reader.close().await.unwrap();
 }

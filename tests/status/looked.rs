@@ -262,6 +262,25 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
     assert!(broker.release(message.conversation_handle.0).await.unwrap().was_quarantined, "from a pause");
 }
 
+pub(crate) async fn a_queue_whose_messages_all_pause_is_blocked(store: Store) {
+    let broker = broker(store).await;
+    dialog(&broker).await;
+    let script = "CREATE WORK QUEUE work; ALTER QUEUE work WITH RETRY (DELAY_MS = 60000, JITTER_PERCENT = 0)";
+    broker.execute(script).await.unwrap();
+    let tx = broker.begin().await.unwrap();
+    assert!(tx.receive("work").await.unwrap().is_some());
+    tx.rollback().await.unwrap();
+    let found = broker.explain("work").await.unwrap();
+    let first = &found.reasons[0];
+    assert!((first.kind, first.is_blocking) == (ReasonKind::Pausing, true), "{found:?}");
+    assert!(first.what.ends_with("after rollbacks, the first for 60 s more"), "{found:?}");
+    assert!(first.advice.contains("`dialoq release GROUP`"), "{found:?}");
+    // The name of the queue is that of a work queue too, which this explanation is not about.
+    assert!(found.summary.contains("`dialoq work list work`"), "{found:?}");
+    let job = broker.explain("17").await.unwrap_err();
+    assert!(job.message().contains("`dialoq work show 17`"), "{job}");
+}
+
 /// The clause of a queue is not the only way to activate it.
 pub(crate) async fn a_queue_that_a_program_activates_is_explained(store: Store) {
     let broker = broker(store).await;

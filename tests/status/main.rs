@@ -53,6 +53,7 @@ tests! {
     looked::a_queue_is_peeked_at_without_receiving,
     looked::a_conversation_is_shown_from_both_sides,
     looked::what_does_not_move_is_explained,
+    looked::a_queue_whose_messages_all_pause_is_blocked,
     looked::a_queue_that_a_program_activates_is_explained,
     looked::lifetimes_and_timers_are_shown_as_they_are,
     looked::a_purge_drops_messages_and_keeps_conversations,
