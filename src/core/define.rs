@@ -69,10 +69,9 @@ impl Core {
         if !self.catalog.work_queues.is_empty() {
             self.work.keep_marks();
         }
-        if self.queues.values().any(|queue| queue.definition_wait.is_some()) {
-            let needed = applied.iter().flat_map(|applied| &applied.consequences);
-            let needed = needed.flat_map(|consequence| self.queues_needed(consequence)).collect();
-            self.definition_is_done(needed, effects);
+        // The conversations that it waited for may be gone, so it is not known which of the waits were its own.
+        if applied.iter().flat_map(|applied| &applied.consequences).any(needs_conversations) {
+            self.end_definition_waits(effects);
         }
         for applied in applied {
             for touched in applied.touched {

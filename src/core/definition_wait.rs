@@ -89,14 +89,18 @@ impl Core {
         }
     }
 
-    /// A definition that waited for the conversations of these queues is done.
-    pub(super) fn definition_is_done(&mut self, queue_ids: Vec<i32>, effects: &mut Effects) {
-        for queue_id in queue_ids {
-            let Some(queue) = self.queues.get_mut(&queue_id) else { continue };
+    /// A definition that needs conversations is done: the holds end. Another one that waits begins its second again.
+    pub(super) fn end_definition_waits(&mut self, effects: &mut Effects) {
+        self.holds.clear();
+        let mut held: Vec<i32> = Vec::new();
+        for (queue_id, queue) in &mut self.queues {
             if queue.definition_wait.take().is_some_and(|wait| wait.is_holding()) {
-                self.holds.retain(|(_, held)| *held != queue_id);
-                effects.arrivals.push(Arrival { queue_id, newly_ready: self.depth(queue_id).ready_groups });
+                held.push(*queue_id);
             }
+        }
+        held.sort_unstable();
+        for queue_id in held {
+            effects.arrivals.push(Arrival { queue_id, newly_ready: self.depth(queue_id).ready_groups });
         }
     }
 

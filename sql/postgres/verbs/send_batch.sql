@@ -80,9 +80,9 @@ BEGIN
     IF NOT dialoq.is_read_committed() THEN
         PERFORM dialoq.check_isolation();
     END IF;
-    -- One of them may have most of these bytes.
+    -- Only then can one of them be too long.
     IF pg_column_size(p_message_bodies) > 999000000 THEN
-        PERFORM dialoq.check_body_bytes(pg_column_size(p_message_bodies));
+        PERFORM dialoq.check_body_bytes((SELECT max(octet_length(b.body)) FROM unnest(p_message_bodies) AS b (body)));
     END IF;
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.
     PERFORM pg_current_xact_id();

@@ -117,7 +117,9 @@ BEGIN
     END IF;
     v_due := least(v_due, v_jobs.due_at,
         (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at > v_now ORDER BY s.next_at LIMIT 1),
-        (SELECT min(q.receives_held_until) FROM dialoq.service_queue AS q WHERE q.receives_held_until > v_now));
+        -- The row of a hold that is over may have been locked.
+        (SELECT greatest(min(q.receives_held_until), v_now + interval '50 ms') FROM dialoq.service_queue AS q
+            HAVING min(q.receives_held_until) IS NOT NULL));
     RETURN QUERY SELECT v_did, v_due, dialoq.publish_notices(v_notices), dialoq.current_time_utc(),
         EXISTS (SELECT FROM dialoq.work_schedule AS s WHERE s.next_at <= v_now);
 END $$;

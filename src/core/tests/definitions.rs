@@ -44,6 +44,32 @@ fn a_new_broker_waits_for_each_session_that_holds_a_conversation() {
     assert_eq!((states(&memory).len(), memory.messages().count(), depth(&memory, "qt")), (0, 0, (0, 0)));
 }
 
+/// The conversation that it waited for is gone by then.
+#[test]
+fn a_hold_ends_with_its_definition() {
+    let mut memory = broker();
+    create_service(&mut memory, "other", "qt", &["c"]);
+    for (to, text) in [("t", "first"), ("other", "second")] {
+        let handle = begin(&mut memory, to, None);
+        send(&mut memory, handle, text);
+    }
+    let mut session = memory.core.begin_transaction();
+    let verb = Verb::Receive { queue: "qt".into(), top: Some(1), from: ReceiveFrom::Any };
+    let Ok(Some(Outcome::Received(received))) = memory.execute(&mut session, verb, NOW) else { panic!("it waits") };
+    let drop_service = || Definition::DropService { name: "t".into() };
+    for seconds in [0, 1] {
+        assert!(define(&mut memory, drop_service()).is_none());
+        memory.core.definition_waits(NOW.after_seconds(seconds), &mut Effects::default());
+    }
+    assert_eq!((depth(&memory, "qt"), receive(&mut memory, "qt")), ((0, 1), Vec::new()));
+    let cleanup = Verb::EndConversation { handle: received[0].conversation_handle, form: EndForm::Cleanup };
+    memory.execute(&mut session, cleanup, NOW).unwrap().unwrap();
+    memory.commit(session, NOW);
+    assert!(define(&mut memory, drop_service()).is_some());
+    assert_eq!((depth(&memory, "qt"), memory.core.next_due()), ((1, 1), None));
+    assert_eq!(bodies(&receive(&mut memory, "qt")), ["second"]);
+}
+
 #[test]
 fn a_service_that_loses_a_contract_breaks_its_own_conversations_over_it() {
     let mut memory = broker();

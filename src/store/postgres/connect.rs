@@ -476,7 +476,6 @@ impl managed::Manager for Pooling {
     }
 }
 
-/// The folders in which packages of PostgreSQL put the server's socket.
 /// The same for each host alone: the driver has one limit for all of them, so one that is silent would keep the next ones from being asked.
 fn each_host(config: Config) -> Vec<Config> {
     let (names, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
@@ -522,6 +521,7 @@ fn each_host(config: Config) -> Vec<Config> {
     (0..hosts).map(alone).collect()
 }
 
+/// The folders in which packages of PostgreSQL put the server's socket.
 fn default_host(config: &mut Config) {
     #[cfg(unix)]
     for folder in ["/var/run/postgresql", "/tmp"] {

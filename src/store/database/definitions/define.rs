@@ -130,6 +130,10 @@ impl Database {
     async fn hold_receives(self: &Arc<Self>, applied: &[Applied], hold_for: Duration) {
         let hold_ms = i32::try_from(hold_for.as_millis()).unwrap_or(i32::MAX);
         let calls = applied.iter().flat_map(|applied| &applied.consequences).filter_map(|it| hold(it, hold_ms));
+        let calls: Vec<_> = calls.collect();
+        if calls.is_empty() {
+            return;
+        }
         let held: Linked<Notices> = async {
             let mut link = self.take().await?;
             let held = async {
