@@ -1,5 +1,5 @@
 //! Definitions that need all conversations of a service at one moment, while transactions keep some of them busy: after a second
-//! such a definition holds receives back, until it has them (`docs/locks.md`, "Definitions").
+//! such a definition holds receives back, until it has them (`docs/locks.md`, "Each verb").
 
 use super::effects::{Arrival, Effects};
 use super::endpoint::Endpoint;

@@ -264,7 +264,9 @@ BEGIN
     WHERE s.next_at > @now ORDER BY s.next_at;
     IF @jobs_due < @due OR @due IS NULL SET @due = @jobs_due;
     SET @jobs_due = NULL;
-    SELECT @jobs_due = MIN(q.receives_held_until) FROM dialoq.service_queue AS q WITH (READUNCOMMITTED) WHERE q.receives_held_until > @now;
+    SELECT @jobs_due = MIN(q.receives_held_until) FROM dialoq.service_queue AS q WITH (READUNCOMMITTED);
+    -- The row of a hold that is over may have been locked.
+    IF @jobs_due <= @now SET @jobs_due = DATEADD(millisecond, 50, @now);
     IF @jobs_due < @due OR @due IS NULL SET @due = @jobs_due;
     IF EXISTS (SELECT 1 FROM dialoq.work_schedule AS s WITH (READUNCOMMITTED) WHERE s.next_at <= @now)
         SET @has_due_schedules = 1;
