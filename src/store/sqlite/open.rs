@@ -96,6 +96,19 @@ pub(super) fn check_file(path: &Path, purpose: OpenFor) -> Result<()> {
     }
 }
 
+/// The cause of a refusal of a file that has another name: it ends when that name is removed. Who looks at the file again after the
+/// refusal may find the name gone, and would take the refusal for that of a foreign file.
+#[derive(Debug)]
+pub(super) struct OtherName(String);
+
+impl std::fmt::Display for OtherName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OtherName {}
+
 /// Refuses a file with several hard links. SQLite names its log after the database, so that after a crash an opening by
 /// another name would not find the log, and with it the last commits. A file that is mounted by itself has a name in another folder too:
 /// of 100 jobs that a container had pushed, none was left after the container was killed and replaced.
@@ -104,16 +117,16 @@ pub(super) fn check_links(path: &Path) -> Result<()> {
     use std::os::unix::fs::MetadataExt;
     check_mount(path)?;
     match std::fs::metadata(path) {
-        Ok(found) if found.nlink() > 1 => Err(Error::new(
-            Code::STORE_FOREIGN,
-            format!(
-                "database '{}' cannot be opened: it has {} hard links, and its log is beside one of them only; keep the \
+        Ok(found) if found.nlink() > 1 => {
+            let other = OtherName(format!("it has {} hard links", found.nlink()));
+            let message = format!(
+                "database '{}' cannot be opened: {other}, and its log is beside one of them only; keep the \
                  name that has a '-wal' beside it, or any if none has, and remove the others (find DIR -samefile '{}')",
                 path.display(),
-                found.nlink(),
                 path.display()
-            ),
-        )),
+            );
+            Err(Error::new(Code::STORE_FOREIGN, message).caused_by(other))
+        }
         // SQLite reports any other cause.
         _ => Ok(()),
     }
@@ -137,14 +150,13 @@ pub(super) fn check_mount(path: &Path) -> Result<()> {
     if !is_mounted(path) {
         return Ok(());
     }
-    Err(Error::new(
-        Code::STORE_FOREIGN,
-        format!(
-            "database '{}' cannot be opened: the file is mounted by itself, as by `docker run -v FILE:FILE`, so its log may not be beside \
-             it in the folder that it comes from; mount that folder",
-            path.display()
-        ),
-    ))
+    let other = OtherName("the file is mounted by itself".to_owned());
+    let message = format!(
+        "database '{}' cannot be opened: {other}, as by `docker run -v FILE:FILE`, so its log may not be beside \
+         it in the folder that it comes from; mount that folder",
+        path.display()
+    );
+    Err(Error::new(Code::STORE_FOREIGN, message).caused_by(other))
 }
 
 #[cfg(not(unix))]

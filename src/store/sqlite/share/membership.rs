@@ -15,7 +15,8 @@ use crate::catalog::Catalog;
 use crate::core::Repair;
 use crate::error::{Code, Error, Result};
 use crate::store::sqlite::reader_slots::ReaderSlots;
-use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, open, owner};
+use crate::store::sqlite::open::OtherName;
+use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, owner};
 use crate::store::{ReaderSlot, Store};
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -378,15 +379,7 @@ impl Membership {
                     let slots = if has_predecessor { ReaderSlots::incomplete() } else { ReaderSlots::default() };
                     return Ok(Acquired::Owner(store, slots));
                 }
-                Err(error) => match error.code() {
-                    // A program that has SQLite's write lock is no owner. It was taken for one that does not share the file.
-                    Code::STORE_OWNED if error.source().is_some() => return Err(Obstacle::Passing(error)),
-                    Code::STORE_OWNED => error,
-                    // A second hard link may be removed again.
-                    Code::STORE_FOREIGN if open::check_links(&self.path).is_err() => return Err(Obstacle::Refused(error)),
-                    Code::STORE_FOREIGN | Code::STORE_DAMAGED | Code::STORE_NEWER => return Err(Obstacle::Final(error)),
-                    _ => return Err(Obstacle::Passing(error)),
-                },
+                Err(error) => owned_by_another(error)?,
             },
             _ = stopping.wait_for(|stop| *stop == Stop::Drop) => return Err(Obstacle::Passing(Error::closed())),
         };
@@ -536,6 +529,18 @@ impl Membership {
     }
 }
 
+/// The refusal of an opening by the owner of the file; any other one is an obstacle to owning it and to connecting to an owner.
+fn owned_by_another(refusal: Error) -> std::result::Result<Error, Obstacle> {
+    Err(match refusal.code() {
+        // A program that has SQLite's write lock is no owner. It was taken for one that does not share the file.
+        Code::STORE_OWNED if refusal.source().is_some() => Obstacle::Passing(refusal),
+        Code::STORE_OWNED => return Ok(refusal),
+        Code::STORE_FOREIGN if refusal.source().is_some_and(|cause| cause.is::<OtherName>()) => Obstacle::Refused(refusal),
+        Code::STORE_FOREIGN | Code::STORE_DAMAGED | Code::STORE_NEWER => Obstacle::Final(refusal),
+        _ => Obstacle::Passing(refusal),
+    })
+}
+
 /// Enters the slot of a reader that runs in the count of an owner.
 fn enter(role: &Role, id: u64, slot: &mut Slot) {
     match role {
@@ -585,6 +590,24 @@ mod tests {
         }
         drop(holder);
         assert!(matches!(membership.attempt(false).await, Ok(Acquired::Owner(..))));
+    }
+
+    /// A guest whose owner was killed gave up: it was refused for a second name, and the name was removed before it asked why.
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_second_name_that_is_removed_is_no_foreign_file() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let options = SqliteOptions::new(Location::File(path.clone()));
+        SqliteStore::open(options.clone()).unwrap().close().await.unwrap();
+        std::fs::hard_link(&path, folder.path().join("second")).unwrap();
+        let refusal = SqliteStore::open(options.clone()).err().unwrap();
+        std::fs::remove_file(folder.path().join("second")).unwrap();
+        assert!(matches!(owned_by_another(refusal), Err(Obstacle::Refused(_))), "it is asked again");
+        std::fs::write(&path, "not a database of anything, but longer than a header of a hundred bytes ".repeat(4)).unwrap();
+        let refusal = SqliteStore::open(options).err().unwrap();
+        assert!(matches!(owned_by_another(refusal), Err(Obstacle::Final(_))), "a foreign file stays one");
     }
 
     #[test]
