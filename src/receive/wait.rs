@@ -357,12 +357,18 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
     let end = WaitEnd::new(store.clock(), deadline);
     let mut is_due = end.is_over();
     let mut alarm = end.alarm();
+    let mut refusals = 0;
     loop {
         let mut signals = waiting.register();
         match try_each(act, questions).await {
             Ok(None) => {}
             Ok(Some(answer)) => return Ok(Some(answer)),
             Err(error) if is_held(&error) && !is_due => {
+                refusals += 1;
+                if refusals == 2 {
+                    // A worker waits on, and nothing else says why it finds no job.
+                    tracing::warn!(%error, "takes of jobs are refused; the reader tries on");
+                }
                 // The take itself has waited for two seconds. With another one a wait of 100 ms lasted five seconds.
                 if let Some(alarm) = &mut alarm
                     && poll_fn(|context| Poll::Ready(alarm.as_mut().poll(context).is_ready())).await

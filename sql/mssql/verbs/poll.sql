@@ -19,6 +19,7 @@ BEGIN
     SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END,
         @now = b.manual_now
     FROM dialoq.broker AS b WHERE b.singleton = 1;
+    SET @clock = COALESCE(@now, SYSUTCDATETIME());
     SELECT @due = MIN(e.due_at)
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.due_at IS NOT NULL;
     IF EXISTS (SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST))
@@ -33,7 +34,9 @@ BEGIN
             SELECT TOP (1000) r.conversation_group_id
             FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
             WHERE r.queue_id = q.queue_id ORDER BY r.rank_from_top, r.oldest
-        ) AS f;
+        ) AS f
+        -- While a definition holds receives back, nothing of a queue is ready.
+        WHERE q.receives_held_until IS NULL OR q.receives_held_until <= @clock;
         INSERT INTO @groups (queue_id, group_id, is_free)
         SELECT r.queue_id, r.group_id,
             APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', r.group_id), N'Exclusive', N'Session')
@@ -51,7 +54,6 @@ BEGIN
         FROM @ready AS r;
         IF EXISTS (SELECT 1 FROM @groups AS g WHERE g.is_free = 0) SET @has_locked = 1;
     END
-    SET @clock = COALESCE(@now, SYSUTCDATETIME());
     WHILE 1 = 1
     BEGIN
         SET @next = NULL;
@@ -86,6 +88,9 @@ BEGIN
     SELECT TOP (1) @recheck_at = s.next_at
     FROM dialoq.work_schedule AS s WITH (READCOMMITTEDLOCK, READPAST, INDEX (work_schedule_next))
     WHERE s.next_at IS NOT NULL ORDER BY s.next_at;
+    IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
+    SET @recheck_at = NULL;
+    SELECT @recheck_at = MIN(q.receives_held_until) FROM dialoq.service_queue AS q WITH (READUNCOMMITTED);
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     SET @recheck_at = NULL;
     IF @is_manual = 0

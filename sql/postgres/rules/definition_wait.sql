@@ -26,7 +26,7 @@ BEGIN
             WHERE s.queue_id = h.queue_id AND (p_service_id IS NULL OR s.service_id = p_service_id)
                 AND (p_contract_id IS NULL OR e.service_contract_id = p_contract_id))
         -- Another definition, or a queue that is being turned off, is not waited for.
-        FOR UPDATE OF h SKIP LOCKED));
+        FOR NO KEY UPDATE OF h SKIP LOCKED));
     RETURN QUERY SELECT dialoq.publish_notices(dialoq.due_notice(v_until));
 END
 $$;
@@ -57,7 +57,7 @@ BEGIN
             WHERE q.queue_id = ANY (ARRAY(
                 SELECT h.queue_id FROM dialoq.service_queue AS h
                 WHERE p_are_all AND h.receives_held_until IS NOT NULL OR h.receives_held_until <= p_now
-                FOR UPDATE SKIP LOCKED))
+                FOR NO KEY UPDATE SKIP LOCKED))
             RETURNING q.queue_id
         )
         SELECT string_agg('q:' || e.queue_id::text, ' ') INTO v_notices FROM ended AS e;

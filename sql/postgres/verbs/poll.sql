@@ -24,7 +24,11 @@ DECLARE
     v_has_locked boolean := false;
     w dialoq.work_queue;
 BEGIN
-    FOR v_queue_id IN SELECT q.queue_id FROM dialoq.service_queue AS q ORDER BY q.queue_id LOOP
+    -- While a definition holds receives back, nothing of a queue is ready.
+    FOR v_queue_id IN
+        SELECT q.queue_id FROM dialoq.service_queue AS q
+        WHERE (q.receives_held_until > dialoq.current_time_utc()) IS NOT TRUE ORDER BY q.queue_id
+    LOOP
         v_floor := (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1);
         v_groups := ARRAY(
             SELECT c.group_id FROM dialoq.candidates(v_queue_id, v_floor, -1::smallint, -1, '{}', 10::smallint) AS c LIMIT 1000);
@@ -104,7 +108,8 @@ BEGIN
         least((SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e),
             (SELECT j.due_at FROM dialoq.job AS j WHERE j.due_at IS NOT NULL AND j.holder IS NULL ORDER BY j.due_at LIMIT 1),
             (SELECT r.wake_at FROM dialoq.work_rate AS r WHERE r.wake_at IS NOT NULL ORDER BY r.wake_at LIMIT 1),
-            (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1)),
+            (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1),
+            (SELECT min(q.receives_held_until) FROM dialoq.service_queue AS q)),
         v_queues, v_held_queues, v_has_locked, coalesce(b.manual_now, clock_timestamp())
     FROM dialoq.broker AS b;
 END $$;
