@@ -13,7 +13,9 @@ use crate::store::database::link::Driver;
 use crate::store::sqlite::{SharedStore, SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
 use crate::store::url::{Location, StoreUrl};
-use crate::store::{AccessToken, ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
+use crate::store::{
+    AccessToken, ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, Seen, SqlRows, SqlStatement, Store,
+};
 use crate::time::Clock;
 use crate::tx::Tx;
 use std::fmt;
@@ -134,7 +136,8 @@ impl Broker {
     /// # Errors
     /// 60016 the broker is closed, 60015 an earlier commit failed.
     pub async fn begin(&self) -> Result<Tx> {
-        Ok(Tx::new(self.store.clone(), self.store.begin().await?))
+        let seen = Seen::default();
+        Ok(Tx::new(self.store.clone(), self.store.begin(seen.clone()).await?, seen))
     }
 
     /// Executes a list of verbs wholly or not at all, in one round: one outcome per verb.

@@ -13,7 +13,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{EndForm, Outcome, Verb};
-use crate::store::{BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store, StoreTx};
+use crate::store::{BoxFuture, IntoSqlParams, Seen, SqlRows, SqlStatement, Store, StoreTx};
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -31,14 +31,16 @@ use uuid::Uuid;
 /// Dropping the future of a verb does not undo the verb: it runs on with the next call. If it fails then,
 /// [`Tx::commit`] gives its error and nothing has happened. Dropping the future of a waiting RECEIVE loses nothing:
 /// messages it took but could not hand over are handed to the next RECEIVE of the same queue that may receive them, and
-/// a commit without that is refused. If the transaction is rolled back instead, that counts as any rollback: five in a row turn
-/// a queue off, so give a RECEIVE its limit with `wait` and not with a timeout around it. A verb whose future is dropped while an earlier one still runs has not begun, and
+/// a commit without that is refused. If the transaction is rolled back instead, that counts as an attempt only if a caller has got
+/// messages or jobs of it. A verb whose future is dropped while an earlier one still runs has not begun, and
 /// does not happen.
 pub struct Tx {
     store: Arc<dyn Store>,
     state: Mutex<State>,
     /// Shared with the state.
     may_hold_groups: Arc<AtomicBool>,
+    /// Shared with the store.
+    seen: Seen,
 }
 
 impl fmt::Debug for Tx {
@@ -196,11 +198,9 @@ impl Done {
     }
 }
 
-impl AbandonedResult {
-    /// A commit does not lose a group that was only locked; it would lose messages and jobs.
-    fn is_lost_by_commit(&self) -> bool {
-        matches!(self.outcome, Outcome::Received(_) | Outcome::Jobs(_))
-    }
+/// A commit does not lose a group that was only locked; it would lose messages and jobs.
+fn is_lost_by_commit(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Received(_) | Outcome::Jobs(_))
 }
 
 impl State {
@@ -301,7 +301,10 @@ impl State {
     fn refusal(&self) -> Option<Error> {
         match &self.record.failed {
             Some(error) => Some(abandoned_failure(error)),
-            None => self.record.abandoned.iter().any(AbandonedResult::is_lost_by_commit).then(abandoned_messages),
+            None => {
+                let is_lost = |abandoned: &AbandonedResult| is_lost_by_commit(&abandoned.outcome);
+                self.record.abandoned.iter().any(is_lost).then(abandoned_messages)
+            }
         }
     }
 }
@@ -316,7 +319,7 @@ fn holds_something(outcome: &Outcome) -> bool {
 }
 
 impl Tx {
-    pub(crate) fn new(store: Arc<dyn Store>, session: Session) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, session: Session, seen: Seen) -> Self {
         let may_hold_groups = Arc::new(AtomicBool::new(false));
         Self {
             store,
@@ -329,6 +332,14 @@ impl Tx {
                 may_hold_groups: may_hold_groups.clone(),
             }),
             may_hold_groups,
+            seen,
+        }
+    }
+
+    /// The caller gets this outcome now.
+    fn hands_over(&self, outcome: &Outcome) {
+        if is_lost_by_commit(outcome) && holds_something(outcome) {
+            self.seen.set();
         }
     }
 
@@ -493,6 +504,7 @@ impl Perform for Tx {
             let mut state = self.state.lock().await;
             state.finish_abandoned().await;
             if let Some(outcome) = state.take_abandoned(&verb) {
+                self.hands_over(&outcome);
                 return Ok(outcome);
             }
             let done = state
@@ -503,7 +515,7 @@ impl Perform for Tx {
                 })
                 .await?;
             match done {
-                Done::Verb(_, outcome) => outcome,
+                Done::Verb(_, outcome) => outcome.inspect(|outcome| self.hands_over(outcome)),
                 _ => unreachable!("a verb gives an outcome"),
             }
         };

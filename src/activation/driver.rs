@@ -8,7 +8,7 @@ use crate::catalog::{Activation, Catalog, fold_name};
 use crate::error::{Code, Error, ErrorKind};
 use crate::protocol::Verb;
 use crate::protocol::definition::{QueueEvent, WorkNumber};
-use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, ReaderSlot, Store, work_queue_on_board};
+use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, ReaderSlot, Seen, Store, work_queue_on_board};
 use crate::time::Timestamp;
 use metrics::{counter, gauge};
 use std::collections::HashMap;
@@ -319,7 +319,7 @@ impl Driver {
 
     /// Whether this broker is closed. A reader may end with 60016 because it uses another broker, and that one is closed.
     async fn is_closed(&self) -> bool {
-        self.store.begin().await.is_err_and(|error| error.code() == Code::STORE_CLOSED)
+        self.store.begin(Seen::default()).await.is_err_and(|error| error.code() == Code::STORE_CLOSED)
     }
 
     /// A check that is left if the readers are to end. It waited for a server or an owner of the file that hung, and the readers did

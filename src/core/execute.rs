@@ -142,8 +142,8 @@ impl Core {
         self.close(session);
     }
 
-    /// Undoes all verbs of a session that must give way to another one: no rollback for poison handling, and its jobs go
-    /// back as if they had not been taken.
+    /// Undoes all verbs of a session that must give way to another one, or whose caller has seen nothing: no rollback for poison
+    /// handling, and its jobs go back as if they had not been taken.
     pub fn give_way(&mut self, mut session: Session, effects: &mut Effects) {
         self.undo(std::mem::take(&mut session.log), Undone::ToSavepoint);
         self.unlock_all(&mut session, effects);

@@ -1,6 +1,6 @@
 //! A store for the unit tests above the seam: queues of ready groups, without conversations or tables.
 
-use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use super::{ActivityBoard, BoxFuture, ReaderSlot, Seen, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
@@ -173,7 +173,7 @@ impl Store for Shared {
         Box::pin(async {})
     }
 
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+    fn begin(&self, _: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         let store = self.0.clone();
         Box::pin(async move {
             Ok(Box::new(FakeTx { store, taken: Vec::new(), savepoints: Vec::new() }) as Box<dyn StoreTx>)

@@ -76,7 +76,7 @@ mod tests {
         let store = Traced::over(SqliteStore::open(SqliteOptions::new(Location::Memory)).unwrap());
         let faulty = Faulty::after(store, 3);
         faulty.submit(Vec::new()).await.unwrap();
-        let mut tx = faulty.begin().await.unwrap();
+        let mut tx = faulty.begin(crate::store::Seen::always()).await.unwrap();
         tx.savepoint("here").await.unwrap();
         assert_eq!(tx.commit().await.unwrap_err().code(), Code::STORE_IO);
         assert!(faulty.submit(Vec::new()).await.is_err());

@@ -4,7 +4,9 @@
 //! of them, and the compiler requires it.
 
 use super::database::link::EnlistedConnection;
-use super::{ActivityBoard, BoxFuture, LockHolder, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use super::{
+    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, Seen, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
+};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::protocol::work::TakenJob;
@@ -153,8 +155,8 @@ impl<L: Layer> Store for L {
         self.inner().give_back_jobs(jobs)
     }
 
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
-        let opened = around(self.before(Request::Begin), || self.inner().begin(), none, CallState::end);
+    fn begin(&self, seen: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        let opened = around(self.before(Request::Begin), || self.inner().begin(seen), none, CallState::end);
         Box::pin(async move {
             let (layer, inner) = self.open(opened.await?);
             Ok(Box::new(LayeredTx { layer, inner }) as Box<dyn StoreTx>)

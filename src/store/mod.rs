@@ -20,6 +20,7 @@ mod options;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod reader_slot;
+mod seen;
 mod sql;
 pub mod sqlite;
 pub(crate) mod statement;
@@ -32,6 +33,7 @@ pub use lock_holder::LockHolder;
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow, ProcessRows};
 pub use options::{AccessToken, Gathering, OpenOptions};
 pub use reader_slot::ReaderSlot;
+pub use seen::Seen;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
 pub(crate) use texts::store_texts;
 pub use texts::{DoctorTexts, InspectTexts, StatusTexts, StoreTexts, WorkTexts};
@@ -82,8 +84,8 @@ pub trait Store: Send + Sync + 'static {
     /// end of its lease.
     fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()>;
 
-    /// Opens a transaction; dropping it rolls it back.
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>>;
+    /// Opens a transaction; dropping it rolls it back. Its rollback counts as an attempt at what it received only if that is seen.
+    fn begin(&self, seen: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>>;
 
     /// Reads committed rows: the catalog views, and the user's own tables.
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>>;

@@ -19,6 +19,9 @@ impl Tx {
             }
             _ => true,
         });
+        if !found.is_empty() {
+            self.seen.set();
+        }
         found
     }
 }

@@ -1,7 +1,8 @@
 //! What a rollback counts against: each way to undo a RECEIVE, with each kind of poison handling.
 
-use crate::rig::{Pair, Rig, Text};
-use dialoq::{Act, Broker, Level, OpenOptions, Result};
+use crate::rig::{Pair, Rig, Text, code};
+use dialoq::{Act, Broker, Code, Level, OpenOptions, Result};
+use std::time::Duration;
 
 /// The kinds of poison handling, each in turn: five rollbacks turn the queue off, or set the guilty group aside.
 const KINDS: [&str; 3] = [
@@ -127,4 +128,49 @@ case!(a_commit_that_has_given_its_messages_back_begins_the_count_anew, [177, 181
         assert_eq!(t.receive("QT").await?.texts(), ["poison"], "{kind}: no five attempts in a row failed");
         is_over(&t, pair).await?;
     }
+});
+
+// A timeout around a RECEIVE that is shorter than its answer takes.
+case!(a_receive_that_no_caller_has_seen_does_not_count, [176, 270], async |t| {
+    for kind in KINDS {
+        let innocent = waiting(&t, kind).await?;
+        for attempt in 0..12 {
+            let tx = t.begin().await?;
+            if tokio::time::timeout(Duration::ZERO, tx.0.receive("QT")).await.is_ok() {
+                // An embedded store has answered at once.
+                tx.rollback().await?;
+                return Ok(());
+            }
+            if attempt < 6 {
+                // Once this is done, the RECEIVE is done too.
+                tx.savepoint("later").await?;
+            }
+            match attempt % 3 {
+                0 => tx.rollback().await?,
+                1 if attempt < 6 => assert_eq!(code(tx.commit().await), Code::RECEIVE_CANCELLED.0),
+                _ => drop(tx),
+            }
+        }
+        // DIFFERENCE(unseen-receives): in Service Broker every rollback counts.
+        assert!(t.is_on("QT").await?, "{kind}");
+        assert_eq!(t.soon(|| t.receive("QT"), |taken| !taken.is_empty()).await?.texts(), ["poison"], "{kind}");
+        t.cleanup(innocent.target).await?;
+        t.cleanup(innocent.initiator).await?;
+    }
+});
+
+// What a caller got before stays an attempt.
+case!(a_receive_that_was_seen_counts_whatever_is_not_seen_after_it, [176], async |t| {
+    let guilty = waiting(&t, "STATUS = ON").await?;
+    t.answer(guilty.initiator, "answer").await?;
+    for _ in 0..5 {
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.texts(), ["poison"]);
+        tx.savepoint("seen").await?;
+        let _ = tokio::time::timeout(Duration::ZERO, tx.0.receive("QI")).await;
+        drop(tx);
+        t.settle().await;
+    }
+    // A server counts it when it has noticed that the connection is gone.
+    assert!(!t.soon(|| t.is_on("QT"), |is_on| !is_on).await?, "five attempts are enough");
 });

@@ -223,3 +223,27 @@ case!(a_push_that_is_rolled_back_gives_no_place_of_its_key, [235], async |t| {
     tx.commit().await?;
     assert_eq!(names(&reader.await?), "a3");
 });
+
+// A timeout around a take that is shorter than its answer takes: the job died without a reader that had got it.
+case!(a_take_that_no_caller_has_seen_is_no_attempt, [251], async |t| {
+    t.define("CREATE WORK QUEUE w WITH MAX_ATTEMPTS = 2, RETRY_DELAY_MS = 0, RETRY_JITTER_PERCENT = 0").await?;
+    push(&t.broker, "x").await?;
+    for attempt in 0..12 {
+        let tx = t.begin().await?;
+        if tokio::time::timeout(Duration::ZERO, tx.0.take_jobs(W)).await.is_ok() {
+            tx.rollback().await?;
+            return Ok(());
+        }
+        if attempt < 6 {
+            // Once this is done, the take is done too.
+            tx.savepoint("later").await?;
+        }
+        match attempt % 3 {
+            0 => tx.rollback().await?,
+            1 if attempt < 6 => assert_eq!(code(tx.commit().await), Code::RECEIVE_CANCELLED.0),
+            _ => drop(tx),
+        }
+    }
+    let jobs = t.soon(|| take(&t.broker, 1), |jobs| !jobs.is_empty()).await?;
+    assert_eq!(jobs[0].attempt, 1);
+});

@@ -5,6 +5,7 @@
 //! what was not must be there wholly or not at all.
 
 use crate::shop::{began, bodies, definitions, dialog, enable, open, options, receive, send, sql, texts};
+use dialoq::internals::store::Seen;
 use dialoq::internals::store::Store;
 use dialoq::internals::store::sqlite::{Fault, SqliteStore};
 use dialoq::protocol::{EndForm, Verb};
@@ -34,7 +35,7 @@ pub(crate) async fn load(store: &SqliteStore, done: &mut Acknowledged) -> Result
         done.sent.append(&mut done.open_sends);
     }
     for _ in 0..3 {
-        let mut tx = store.begin().await?;
+        let mut tx = store.begin(Seen::always()).await?;
         let taken = bodies(&tx.execute(receive(2)).await?);
         for body in &taken {
             tx.sql(sql("insert into received values (?1)", vec![SqlValue::from(body.as_str())])).await?;

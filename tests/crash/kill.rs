@@ -9,6 +9,7 @@
 
 use crate::shop::{began, bodies, definitions, dialog, open, receive, send, sql, texts};
 use dialoq::SqlValue;
+use dialoq::internals::store::Seen;
 use dialoq::internals::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -47,7 +48,7 @@ async fn work(path: &Path, round: &str) {
             for number in 0.. {
                 let body = format!("{round}/{conversation} {number}");
                 if number % 3 == 0 {
-                    let mut tx = store.begin().await.unwrap();
+                    let mut tx = store.begin(Seen::always()).await.unwrap();
                     tx.execute(send(handle, &body)).await.unwrap();
                     tx.commit().await.unwrap();
                 } else {
@@ -61,7 +62,7 @@ async fn work(path: &Path, round: &str) {
         let store = store.clone();
         tasks.spawn(async move {
             loop {
-                let mut tx = store.begin().await.unwrap();
+                let mut tx = store.begin(Seen::always()).await.unwrap();
                 let taken = bodies(&tx.execute(receive(3)).await.unwrap());
                 if taken.is_empty() {
                     drop(tx);

@@ -2,6 +2,7 @@
 
 use crate::shop::{began, bodies, definitions, dialog, open, receive, send, sql};
 use crate::{PATIENCE, until};
+use dialoq::internals::store::Seen;
 use dialoq::internals::store::Store;
 use dialoq::protocol::Verb;
 use dialoq::work::{Context, WorkQueue};
@@ -218,7 +219,7 @@ async fn a_close_answers_a_caller_that_its_last_batch_finds_at_a_locked_group() 
     let held = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
     let free = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
     store.submit(vec![send(free, "ready")]).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(held, "held")).await.unwrap();
     let other = lock(&path);
     let mut waiting = tokio::task::JoinSet::new();
@@ -234,7 +235,7 @@ async fn a_close_answers_a_caller_that_its_last_batch_finds_at_a_locked_group() 
         let store = store.clone();
         async move { store.close().await }
     });
-    while store.begin().await.is_ok() {
+    while store.begin(Seen::always()).await.is_ok() {
         tokio::task::yield_now().await;
     }
     other.execute_batch("rollback").unwrap();

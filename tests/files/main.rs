@@ -12,6 +12,7 @@ mod schema;
 mod shop;
 mod statements;
 
+use dialoq::internals::store::Seen;
 use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::internals::store::{Store, StoreTx};
 use std::path::Path;
@@ -94,7 +95,7 @@ fn is_free(path: &Path) -> bool {
 async fn endless_at_its_commit(store: &SqliteStore) -> Box<dyn StoreTx> {
     let gate = |text| shop::sql(text, Vec::new());
     store.run_sql(gate("create table gate (n integer)")).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let text = "insert into t with recursive r(n) as (select 1 union all select n + 1 from r where exists (select 1 from gate)) \
                 select max(n) from r";
     tx.sql(gate(text)).await.unwrap();

@@ -2,6 +2,7 @@
 
 use crate::shop::{began, definitions, dialog, open, options, send};
 use crate::{elsewhere, is_free};
+use dialoq::internals::store::Seen;
 use dialoq::internals::store::Store;
 use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::Verb;
@@ -256,7 +257,7 @@ async fn a_closed_broker_owns_nothing_even_if_a_transaction_of_it_lives_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let (store, handle) = broker(&path).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(handle, "never")).await.unwrap();
     store.close().await.unwrap();
     assert_eq!(elsewhere(&path, "own"), "owned");
@@ -362,7 +363,7 @@ async fn a_store_that_writes_nothing_notices_that_its_log_was_deleted() {
     std::fs::remove_file(sibling(&path, "-wal")).unwrap();
     let started = std::time::Instant::now();
     let refused = loop {
-        if let Some(refused) = store.begin().await.err() {
+        if let Some(refused) = store.begin(Seen::always()).await.err() {
             break refused;
         }
         assert!(started.elapsed().as_secs() < 30, "the broker does not notice it");

@@ -2,6 +2,7 @@
 
 use crate::shop::{began, bodies, definitions, dialog, open, options, receive, send, sql};
 use dialoq::Code;
+use dialoq::internals::store::Seen;
 use dialoq::internals::store::Store;
 use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::Verb;
@@ -90,7 +91,7 @@ async fn no_definition_of_the_user_reaches_the_tables_of_the_broker() {
     let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
     store.submit(vec![send(handle, "kept")]).await.unwrap();
     for unit in UNITS {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         let mut refused = None;
         for text in *unit {
             refused = refused.or(tx.sql(sql(text, Vec::new())).await.err());
@@ -102,7 +103,7 @@ async fn no_definition_of_the_user_reaches_the_tables_of_the_broker() {
         assert_eq!(refused.code(), Code::USER_SQL_FAILED, "{unit:?}: {refused}");
     }
     for unit in ALLOWED {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         for text in *unit {
             tx.sql(sql(text, Vec::new())).await.unwrap_or_else(|error| panic!("{text}: {error}"));
         }

@@ -3,6 +3,7 @@
 use crate::shop::{began, bodies, definitions, dialog, options, receive, send, sql};
 use crate::{ENDLESS, PATIENCE, is_free, until};
 use dialoq::Code;
+use dialoq::internals::store::Seen;
 use dialoq::internals::store::Store;
 use dialoq::internals::store::sqlite::{SqliteOptions, SqliteStore};
 use dialoq::internals::store::url::Location;
@@ -38,12 +39,12 @@ async fn a_statement_over_its_limit_fails_alone() {
     for options in [limited(&folder.path().join("a.db")), memory] {
         let store = broker(options).await;
         let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
-        let mut slow = store.begin().await.unwrap();
+        let mut slow = store.begin(Seen::always()).await.unwrap();
         slow.sql(sql("insert into t values (1)", Vec::new())).await.unwrap();
         assert_eq!(slow.sql(sql(ENDLESS, Vec::new())).await.unwrap_err().code(), Code::SQL_TIMEOUT);
         slow.execute(send(handle, "the transaction goes on")).await.unwrap();
         let endless_at_its_commit = crate::endless_at_its_commit(&store).await;
-        let mut quick = store.begin().await.unwrap();
+        let mut quick = store.begin(Seen::always()).await.unwrap();
         quick.sql(sql("insert into t values (2)", Vec::new())).await.unwrap();
         let (endless, later, slow, quick, other) = patiently(async {
             tokio::join!(

@@ -12,7 +12,7 @@ use crate::store::faulty::Faulty;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
 use crate::store::url::Location;
-use crate::store::{ActivityBoard, ReaderSlot, SqlRow, StoreTexts};
+use crate::store::{ActivityBoard, ReaderSlot, Seen, SqlRow, StoreTexts};
 use crate::time::Clock;
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ impl Store for Recorder {
         Box::pin(async {})
     }
 
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+    fn begin(&self, _: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         self.called("begin");
         let tx = RecorderTx(self.calls.clone());
         Box::pin(async { Ok(Box::new(tx) as Box<dyn StoreTx>) })
@@ -197,7 +197,7 @@ async fn call_all(store: &dyn Store) {
     assert!(store.reader_slot(1, 1).await.unwrap().is_none());
     assert_eq!(store.perform_on(&mut NoConnection, verb()).await.unwrap(), Outcome::Done);
     store.give_back_jobs(Vec::new()).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(verb()).await.unwrap();
     tx.sql(statement()).await.unwrap();
     assert_eq!(tx.query(statement()).await.unwrap_err().code(), Code::STORE_CLOSED);
@@ -205,7 +205,7 @@ async fn call_all(store: &dyn Store) {
     tx.savepoint("s").await.unwrap();
     tx.rollback_to("s").await.unwrap();
     tx.commit().await.unwrap();
-    store.begin().await.unwrap().rollback(None).await.unwrap();
+    store.begin(Seen::always()).await.unwrap().rollback(None).await.unwrap();
     assert_eq!(store.query(statement()).await.unwrap_err().code(), Code::STORE_CLOSED);
     store.run_sql(statement()).await.unwrap();
     store.catalog();
@@ -291,7 +291,7 @@ async fn work_that_a_savepoint_has_undone_is_not_left_open() {
     for (undone_to, left_open) in [("first", false), ("second", true)] {
         let traces = Arc::new(Traces::default());
         let watched = WatchedStore { inner: inner.clone(), traces: traces.clone() };
-        let mut tx = watched.begin().await.unwrap();
+        let mut tx = watched.begin(Seen::always()).await.unwrap();
         tx.savepoint("first").await.unwrap();
         tx.execute(verb()).await.unwrap();
         tx.savepoint("second").await.unwrap();

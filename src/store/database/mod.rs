@@ -25,8 +25,8 @@ pub use calls::refusal::refusal;
 use super::check_room::CheckRoom;
 use super::statement::commits_by_itself;
 use super::{
-    ActivityBoard, BoxFuture, LockHolder, OpenOptions, ReaderSlot, SqlRows, SqlStatement, SqlValue, Store, StoreTexts,
-    StoreTx,
+    ActivityBoard, BoxFuture, LockHolder, OpenOptions, ReaderSlot, Seen, SqlRows, SqlStatement, SqlValue, Store,
+    StoreTexts, StoreTx,
 };
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
@@ -386,10 +386,10 @@ impl Store for DatabaseStore {
         })
     }
 
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+    fn begin(&self, seen: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async move {
             self.database.open_work.check()?;
-            Ok(Box::new(tx::DatabaseTx::new(self.database.clone())) as Box<dyn StoreTx>)
+            Ok(Box::new(tx::DatabaseTx::new(self.database.clone(), seen)) as Box<dyn StoreTx>)
         })
     }
 

@@ -43,7 +43,8 @@ pub use share::SharedStore;
 use super::handover::HoldsMessages;
 use super::url::{LARGEST_BODY_BYTES, Location};
 use super::{
-    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx, name_on_board,
+    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, Seen, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
+    name_on_board,
 };
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, Repair};
@@ -379,9 +380,9 @@ impl Drop for UnseenOutcomes<'_> {
 
 impl SqliteStore {
     /// Opens a transaction for a process: this one, or a guest.
-    fn begin_for(&self, peer: Peer) -> Result<Box<dyn StoreTx>> {
+    fn begin_for(&self, peer: Peer, seen: Seen) -> Result<Box<dyn StoreTx>> {
         let this = self.this.upgrade().ok_or_else(Error::closed)?;
-        Ok(Box::new(tx::SqliteTx::begin(this, peer)?))
+        Ok(Box::new(tx::SqliteTx::begin(this, peer, seen)?))
     }
 }
 
@@ -433,7 +434,7 @@ impl Store for SqliteStore {
     fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
         Box::pin(async move {
             let this = self.this.upgrade().ok_or_else(Error::closed)?;
-            let mut tx: Box<dyn StoreTx> = Box::new(tx::SqliteTx::begin_unit(this)?);
+            let mut tx: Box<dyn StoreTx> = Box::new(tx::SqliteTx::begin(this, Peer::this(), Seen::default())?);
             if !tx.claim(unit_id).await? {
                 tx.rollback(None).await?;
                 return Ok(None);
@@ -464,8 +465,8 @@ impl Store for SqliteStore {
         Box::pin(async move { self.give_back(&jobs) })
     }
 
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
-        Box::pin(async move { self.begin_for(Peer::this()) })
+    fn begin(&self, seen: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async move { self.begin_for(Peer::this(), seen) })
     }
 
     fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {

@@ -10,7 +10,7 @@ use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit};
 use crate::store::url::Location;
 use crate::store::{
-    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
+    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, Seen, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
 };
 use crate::time::Clock;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl Store for ReadOnlyStore {
         Box::pin(async {})
     }
 
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+    fn begin(&self, _: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async { self.refuse() })
     }
 

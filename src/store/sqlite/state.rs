@@ -310,8 +310,8 @@ impl State {
         self.retry_unlocked(now);
     }
 
-    /// Rolls back a session that the store refuses because of other transactions: its messages and jobs are not at fault,
-    /// so it does not count as a rollback of theirs.
+    /// Rolls back a session that the store refuses because of other transactions, or of which no caller has seen anything: its
+    /// messages and jobs are not at fault, so it does not count as a rollback of theirs.
     pub(super) fn give_way(&mut self, session: Session, now: Timestamp) {
         self.core.give_way(session, &mut self.effects);
         self.retry_unlocked(now);

@@ -4,6 +4,7 @@ use super::*;
 use crate::id::{ConversationHandle, IdSource};
 use crate::protocol::definition::{ContractEntry, Definition, QueueOptions, SentBy, Validation};
 use crate::protocol::{Addressee, BeginDialog, EndForm, Message, ReceiveFrom, Relation};
+use crate::store::Seen;
 use crate::store::SqlValue;
 use crate::time::Timestamp;
 use std::path::Path;
@@ -55,7 +56,11 @@ async fn with_a_dialog() -> (Arc<SqliteStore>, ConversationHandle) {
 }
 
 async fn three_transactions(store: &SqliteStore) -> [Box<dyn StoreTx>; 3] {
-    [store.begin().await.unwrap(), store.begin().await.unwrap(), store.begin().await.unwrap()]
+    [
+        store.begin(Seen::always()).await.unwrap(),
+        store.begin(Seen::always()).await.unwrap(),
+        store.begin(Seen::always()).await.unwrap(),
+    ]
 }
 
 fn dialog() -> Verb {
@@ -178,7 +183,7 @@ async fn memory_holds_a_broker_too() {
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     let handle = begin(&store).await;
     store.submit(vec![send(handle, "one")]).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["one"]);
     tx.sql(sql("create table note (body)")).await.unwrap();
     tx.commit().await.unwrap();
@@ -193,7 +198,7 @@ async fn a_dropped_transaction_returns_its_messages() {
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
     store.submit(vec![send(handle, "one")]).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["one"]);
     assert!(messages(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty(), "the group is locked");
     drop(tx);
@@ -206,9 +211,9 @@ async fn a_verb_waits_for_a_locked_group() {
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(handle, "first")).await.unwrap();
-    let mut other = store.begin().await.unwrap();
+    let mut other = store.begin(Seen::always()).await.unwrap();
     let mut unit = store.submit(vec![send(handle, "second")]);
     let mut verb = other.execute(send(handle, "third"));
     tokio::select! {
@@ -230,9 +235,9 @@ async fn a_caller_that_stops_waiting_for_a_group_keeps_its_transaction() {
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let (one, two) = (begin(&store).await, begin(&store).await);
-    let mut holder = store.begin().await.unwrap();
+    let mut holder = store.begin(Seen::always()).await.unwrap();
     holder.execute(send(one, "held")).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     {
         let mut verb = tx.execute(send(one, "never"));
         tokio::select! {
@@ -254,8 +259,8 @@ async fn two_sessions_that_wait_for_each_other_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let (one, two) = (begin(&store).await, begin(&store).await);
-    let mut first = store.begin().await.unwrap();
-    let mut second = store.begin().await.unwrap();
+    let mut first = store.begin(Seen::always()).await.unwrap();
+    let mut second = store.begin(Seen::always()).await.unwrap();
     first.execute(send(one, "x")).await.unwrap();
     second.execute(send(two, "x")).await.unwrap();
     let mut waits = first.execute(send(two, "x"));
@@ -305,7 +310,7 @@ async fn the_users_sql_is_checked_and_kept_away_from_the_brokers_tables() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     for text in [
         "selec 1",
         "",
@@ -340,7 +345,7 @@ async fn a_table_made_after_a_comment_may_be_used_in_the_same_transaction() {
     let store = defined(options(folder.path())).await;
     for (table, text) in [("one", "-- for notes\ncreate table one (n)"), ("two", "/* for notes */create table two (n)")]
     {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.sql(sql(text)).await.unwrap();
         tx.sql(sql(&format!("insert into {table} values (1)"))).await.unwrap();
         tx.commit().await.unwrap();
@@ -358,7 +363,7 @@ async fn a_foreign_key_put_off_to_the_commit_fails_its_own_transaction_only() {
     store.run_sql(sql(child)).await.unwrap();
     let error = store.run_sql(sql("insert into child values (5)")).await.unwrap_err();
     assert_eq!(error.code(), Code::USER_SQL_FAILED);
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into child values (6)")).await.unwrap();
     tx.sql(sql("insert into parent values (6)")).await.unwrap();
     tx.commit().await.unwrap();
@@ -372,7 +377,7 @@ async fn savepoints_undo_verbs_and_sql_alike() {
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
     store.run_sql(sql("create table note (body)")).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(handle, "kept")).await.unwrap();
     tx.savepoint("here").await.unwrap();
     tx.execute(send(handle, "undone")).await.unwrap();
@@ -419,7 +424,7 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
     assert!(reader.catalog().queue("TO").is_some());
     assert_eq!(reader.submit(Vec::new()).await.unwrap_err().code(), Code::STORE_READ_ONLY);
     assert_eq!(reader.run_sql(sql("create table mine (n)")).await.unwrap_err().code(), Code::STORE_READ_ONLY);
-    assert_eq!(reader.begin().await.err().unwrap().code(), Code::STORE_READ_ONLY);
+    assert_eq!(reader.begin(Seen::always()).await.err().unwrap().code(), Code::STORE_READ_ONLY);
     reader.close().await.unwrap();
     assert_eq!(reader.query(sql("select 1")).await.unwrap_err().code(), Code::STORE_CLOSED);
     store.close().await.unwrap();
@@ -675,7 +680,7 @@ async fn in_memory_a_statement_that_does_not_end_leaves_the_threads_of_other_cal
     let watch = store.engine.write.lock().unwrap().guard.watch.clone();
     let endless = tokio::spawn(async move { other.run_sql(sql(endless)).await });
     until(|| watch.is_running()).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let (first, second, ()) =
         tokio::join!(store.run_sql(sql("insert into t values (1)")), tx.sql(sql("delete from t where n = 9")), async {
             tokio::task::yield_now().await;
@@ -721,7 +726,7 @@ async fn a_lone_caller_leaves_no_redelivery_to_a_writer_that_sleeps() {
 async fn senders_pass_units_that_wait_for_a_group(units: u32, bytes: usize) {
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     let (held, free) = (begin(&store).await, begin(&store).await);
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(held, "first")).await.unwrap();
     let body = Arc::new(vec![b'x'; bytes]);
     let mut others = tokio::task::JoinSet::new();

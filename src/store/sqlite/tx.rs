@@ -13,7 +13,7 @@ use super::user_sql::UserWork;
 use crate::core::{Opener, ReadRow, Reply, Savepoint, Session, Step, Taken, TakenRow};
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::{BoxFuture, SqlRows, SqlStatement, StoreTx};
+use crate::store::{BoxFuture, Seen, SqlRows, SqlStatement, StoreTx};
 use crate::time::Timestamp;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -28,23 +28,16 @@ pub(super) struct SqliteTx {
     /// Made by the first statement.
     script: Option<SharedScript>,
     savepoints: Vec<(String, Savepoint, usize)>,
-    /// It is a unit with an id: if it is refused, or its caller leaves, no caller has seen what it took.
-    is_unit: bool,
+    /// A unit with an id gives everything at its end, so until then none of it is seen.
+    seen: Seen,
 }
 
 impl SqliteTx {
-    pub(super) fn begin(store: Arc<SqliteStore>, peer: Peer) -> Result<Self> {
+    pub(super) fn begin(store: Arc<SqliteStore>, peer: Peer, seen: Seen) -> Result<Self> {
         let since = store.engine.clock.now();
         let opener = Opener { process_id: peer.process_id, user_id: peer.user_id, since };
         let session = store.engine.lock()?.core.begin_transaction_of(opener);
-        Ok(Self { store, session: Some(session), script: None, savepoints: Vec::new(), is_unit: false })
-    }
-
-    /// Opens the transaction of a unit with an id.
-    pub(super) fn begin_unit(store: Arc<SqliteStore>) -> Result<Self> {
-        let mut unit = Self::begin(store, Peer::this())?;
-        unit.is_unit = true;
-        Ok(unit)
+        Ok(Self { store, session: Some(session), script: None, savepoints: Vec::new(), seen })
     }
 
     fn session(&mut self) -> Result<&mut Session> {
@@ -58,8 +51,8 @@ impl SqliteTx {
             Next::Reply(reply) => self.finish(reply, before).await,
             Next::Wait(id, receiver) => {
                 let engine = self.store.engine.clone();
-                let (home, is_unit) = (&mut self.session, self.is_unit);
-                let reply = GroupWait { engine, home, before, id, receiver, is_unit }.wait().await?;
+                let (home, seen) = (&mut self.session, &self.seen);
+                let reply = GroupWait { engine, home, before, id, receiver, seen }.wait().await?;
                 self.finish(reply, before).await
             }
         }
@@ -98,7 +91,7 @@ impl SqliteTx {
                     Ok((Next::Wait(id, receiver), before))
                 }
                 Err(deadlock) => {
-                    undo(&mut state, session, self.is_unit, now);
+                    undo(&mut state, session, &self.seen, now);
                     Err(deadlock)
                 }
             },
@@ -194,7 +187,7 @@ impl SqliteTx {
         let engine = &self.store.engine;
         let mut state = engine.lock()?;
         let before = state.effects.changes.len();
-        undo(&mut state, session, self.is_unit, engine.clock.now());
+        undo(&mut state, session, &self.seen, engine.clock.now());
         if state.effects.changes.len() == before {
             wake_if_work(engine, state);
             return Ok(None);
@@ -213,12 +206,12 @@ enum Next {
     Wait(u64, oneshot::Receiver<(Session, Result<Reply>)>),
 }
 
-/// Undoes a session. What a unit received and took is given back uncounted, as that of a unit without an id.
-fn undo(state: &mut State, session: Session, is_unit: bool, now: Timestamp) {
-    if is_unit {
-        state.give_way(session, now);
-    } else {
+/// Undoes a session. What no caller has seen is given back uncounted.
+fn undo(state: &mut State, session: Session, seen: &Seen, now: Timestamp) {
+    if seen.is_set() {
         state.order_rollback(session, now);
+    } else {
+        state.give_way(session, now);
     }
 }
 
@@ -320,7 +313,7 @@ struct GroupWait<'a> {
     before: Savepoint,
     id: u64,
     receiver: oneshot::Receiver<(Session, Result<Reply>)>,
-    is_unit: bool,
+    seen: &'a Seen,
 }
 
 impl GroupWait<'_> {
@@ -335,7 +328,7 @@ impl GroupWait<'_> {
         match &reply {
             Err(lost) if lost.code() == Code::DEADLOCK => {
                 let mut state = self.engine.lock_even_failed();
-                undo(&mut state, session, self.is_unit, self.engine.clock.now());
+                undo(&mut state, session, self.seen, self.engine.clock.now());
                 wake_if_work(&self.engine, state);
             }
             _ => *self.home = Some(session),
@@ -375,7 +368,7 @@ impl Drop for SqliteTx {
             let mut state = engine.lock_even_failed();
             // After a failure the core in memory is not the truth any more.
             if state.failed.is_none() {
-                undo(&mut state, session, self.is_unit, engine.clock.now());
+                undo(&mut state, session, &self.seen, engine.clock.now());
                 wake_if_work(engine, state);
             }
         }

@@ -1,6 +1,7 @@
 //! What a close waits for.
 
 use super::*;
+use crate::store::Seen;
 
 /// Lets all tasks run for a while, or until that one has ended.
 async fn run_tasks<T>(beside: &JoinHandle<T>) {
@@ -26,7 +27,7 @@ async fn a_close_waits_for_the_rollback_of_a_transaction_that_was_dropped_before
         let stage = Stage::new();
         let store = stage.open().await;
         stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.execute(receive()).await.unwrap();
         stage.rollbacks.forget_permits(usize::MAX);
         match is_asked_for {

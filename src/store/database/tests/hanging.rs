@@ -4,6 +4,7 @@ use super::jobs::take;
 use super::*;
 use crate::id::JobId;
 use crate::protocol::work::{Hold, TakenJob, WorkVerb};
+use crate::store::Seen;
 use crate::store::database::closing::LONGEST_ENDING;
 use crate::store::database::link::Call;
 use tokio::time::Instant;
@@ -42,7 +43,7 @@ async fn a_rollback_that_hangs_is_waited_for_once() {
     let stage = Stage::new();
     let store = stage.open().await;
     stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(receive()).await.unwrap();
     stage.rollbacks.forget_permits(usize::MAX);
     let dropped = Instant::now();
@@ -64,13 +65,13 @@ async fn transactions_beside_a_count_of_a_rollback_that_hangs_go_on() {
     let stage = Stage::new();
     let store = stage.open().await;
     stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
-    let mut hangs = store.begin().await.unwrap();
+    let mut hangs = store.begin(Seen::always()).await.unwrap();
     hangs.execute(receive()).await.unwrap();
     *stage.hangs.lock().unwrap() = Some("count_rollback");
     let hangs = tokio::spawn(async move { hangs.rollback(None).await });
     stage.until_asked("count_rollback", 1).await;
     let rolled_back = async || {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.execute(receive()).await.unwrap();
         tx.rollback(None).await.unwrap();
     };
@@ -92,7 +93,7 @@ async fn takes_queries_and_ticks_beside_a_check_of_places_that_hangs_go_on() {
     let store = stage.open().await;
     stage.until_asked("tick", 1).await;
     let taken = async || {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.execute(take(Hold::Transaction)).await.unwrap();
     };
     taken().await;
@@ -217,7 +218,7 @@ async fn jobs_go_back_once_more_if_that_hangs() {
         "release_jobs" => Some(Ok(vec![row([("has_more", false.into()), ("notices", SqlValue::Null)])])),
         _ => None,
     });
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(take(Hold::Transaction)).await.unwrap();
     *stage.hangs.lock().unwrap() = Some("release_jobs");
     tokio::time::timeout(Duration::from_secs(3), tx.rollback(None)).await.expect("it waits for the jobs").unwrap();

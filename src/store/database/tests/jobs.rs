@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::protocol::work::{Hold, Take, TakeFrom, WorkVerb};
+use crate::store::Seen;
 use crate::store::database::link::Call;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -57,7 +58,7 @@ async fn stage_with_a_locked_job() -> (Arc<Stage>, Arc<DatabaseStore>) {
 async fn a_rollback_is_answered_when_its_jobs_can_be_taken_again() {
     let _limit = crate::testing::limit();
     let (stage, store) = stage_with_a_locked_job().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let outcome = tx.execute(take(Hold::Transaction)).await.unwrap();
     assert!(matches!(&outcome, Outcome::Jobs(jobs) if jobs.len() == 1), "{outcome:?}");
     tx.rollback(None).await.unwrap();
@@ -82,7 +83,7 @@ async fn a_rollback_counts_no_job_of_a_take_whose_answer_was_lost() {
         }
         _ => None,
     });
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(take(Hold::Transaction)).await.unwrap();
     assert_eq!(tx.execute(take(Hold::Transaction)).await.unwrap_err().code(), Code::COMMIT_UNKNOWN);
     tx.rollback(None).await.unwrap();
@@ -149,7 +150,7 @@ async fn ticks_go_on_where_the_server_takes_no_new_connection_unless_transaction
     // On the connection that it keeps.
     store.database.tick().await.unwrap();
     stage.is_full.store(true, Relaxed);
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let refused = tx.execute(take(Hold::Transaction)).await.unwrap_err();
     assert_eq!(refused.code(), Code::SERVER_UNREACHABLE);
     store.database.tick().await.unwrap();
@@ -179,7 +180,7 @@ async fn a_tick_first_gives_back_what_ended_transactions_held() {
         "release_jobs" => Some(Ok(vec![row([("has_more", false.into()), ("notices", SqlValue::Null)])])),
         _ => None,
     });
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(take(Hold::Transaction)).await.unwrap();
     tx.rollback(None).await.unwrap();
     is_down.store(false, Relaxed);
@@ -197,7 +198,7 @@ async fn a_tick_goes_on_beside_transactions_whose_takes_got_nothing() {
     let stage = Stage::new();
     let store = stage.open().await;
     store.database.tick().await.expect("it has its connection from now on");
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let outcome = tx.execute(take(Hold::Transaction)).await.unwrap();
     assert!(matches!(&outcome, Outcome::Jobs(jobs) if jobs.is_empty()), "{outcome:?}");
     stage.has_ended_sessions.store(true, Relaxed);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::protocol::{Addressee, BeginDialog, Relation, Unit};
+use crate::store::Seen;
 
 /// Takes messages of one conversation, in a call of its own.
 fn receive_from_a_conversation() -> Verb {
@@ -125,7 +126,7 @@ async fn every_try_of_begin_dialog_has_ids_of_its_own() {
         match road {
             Some((None, unit)) => drop(store.submit(unit).await.unwrap()),
             Some((Some(id), unit)) => drop(store.submit_once(id, unit).await.unwrap()),
-            None => drop(store.begin().await.unwrap().execute(begin_dialog()).await.unwrap()),
+            None => drop(store.begin(Seen::always()).await.unwrap().execute(begin_dialog()).await.unwrap()),
         }
         let seen = seen.lock().unwrap();
         assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 6, "{seen:?}");

@@ -15,6 +15,7 @@ use crate::error::{Code, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::definition::{Definition, Validation};
 use crate::protocol::{Outcome, ReceiveFrom, Verb};
+use crate::store::Seen;
 use crate::store::database::link::{Arg, Fate};
 use crate::store::{MonitorRow, SqlStatement, SqlValue, Store, StoreTx};
 use stage::{QUEUE, Stage, failure, received, row};
@@ -191,7 +192,7 @@ async fn a_refusal_in_a_transaction_keeps_the_work_before_it() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(1, "Text", b"x")).await.unwrap();
     stage.play(|name, _| (name == "send").then(|| Err(failure(Code::STATE_FORBIDS_SEND, Fate::Undone))));
     assert_eq!(tx.execute(send(2, "Text", b"x")).await.unwrap_err().code(), Code::STATE_FORBIDS_SEND);
@@ -210,7 +211,7 @@ async fn a_transaction_that_was_lost_has_ended() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(1, "Text", b"x")).await.unwrap();
     stage.play(|name, _| (name == "send").then(|| Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))));
     let lost = tx.execute(send(1, "Text", b"x")).await.unwrap_err();
@@ -222,7 +223,7 @@ async fn a_transaction_that_was_lost_has_ended() {
 /// A transaction that has received.
 async fn received_in_a_transaction(stage: &Stage, store: &Arc<DatabaseStore>) -> Box<dyn StoreTx> {
     stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     assert_eq!(texts(&tx.execute(receive()).await.unwrap()), ["a"]);
     tx
 }
@@ -272,7 +273,7 @@ async fn a_receive_is_noted_before_a_savepoint_undoes_it() {
     let store = stage.open().await;
     store.database.notes.trust();
     stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.savepoint("a").await.unwrap();
     tx.execute(receive()).await.unwrap();
     tx.rollback_to("a").await.unwrap();
@@ -299,7 +300,7 @@ async fn a_receiver_that_finds_no_message_holds_no_connection() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     assert!(texts(&tx.execute(receive()).await.unwrap()).is_empty());
     assert_eq!(stage.asked(&["begin", "receive", "rollback"]), ["begin", "receive", "rollback"]);
     tx.commit().await.unwrap();
@@ -311,7 +312,7 @@ async fn savepoints_are_numbered_and_hold_locks_beyond_the_end() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.savepoint("a").await.unwrap();
     tx.savepoint("b").await.unwrap();
     tx.savepoint("a").await.unwrap();
@@ -331,7 +332,7 @@ async fn a_connection_on_which_a_mark_was_given_up_is_asked_nothing_more() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(1, "Text", b"x")).await.unwrap();
     stage.gate.forget_permits(usize::MAX);
     {
@@ -624,11 +625,11 @@ async fn a_closed_broker_takes_nothing() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     store.close().await.unwrap();
     assert_eq!(store.submit(vec![receive()]).await.unwrap_err().code(), Code::STORE_CLOSED);
     assert_eq!(tx.execute(receive()).await.unwrap_err().code(), Code::STORE_CLOSED);
-    assert!(store.begin().await.is_err());
+    assert!(store.begin(Seen::always()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Work schedules that are due.
 
 use super::*;
+use crate::store::Seen;
 
 /// Leases, timers and delayed jobs waited until all times of all schedules had fired, for seconds after hours without a process.
 #[tokio::test(start_paused = true)]
@@ -56,7 +57,7 @@ async fn a_process_shows_that_it_lives_before_what_is_due_between_times_of_sched
     let stage = Stage::new();
     let store = stage.open().await;
     stage.play(|name, _| (name == "claim_jobs").then(|| Ok(vec![super::jobs::taken()])));
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(super::jobs::take(crate::protocol::work::Hold::Transaction)).await.unwrap();
     let before = stage.asked(&["hold_presence", "tick"]);
     store.database.run_due_between().await;
@@ -89,7 +90,7 @@ async fn between_the_portions_of_what_is_due_a_process_shows_that_it_lives_and_f
         }
         _ => None,
     });
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(super::jobs::take(crate::protocol::work::Hold::Transaction)).await.unwrap();
     store.database.tick().await.unwrap();
     let portion = ["tick", "due_schedules", "hold_presence"].map(str::to_owned);

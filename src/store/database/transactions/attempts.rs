@@ -96,6 +96,13 @@ impl Attempt {
         self.received.iter().map(|(queue, _)| *queue)
     }
 
+    /// Withdraws all notes; gives the call that takes back those that have left.
+    pub(in crate::store::database) fn withdraw(&self) -> Option<Call<'static>> {
+        let withdrawn = self.notes.iter().filter(|note| note.withdraw()).count();
+        let call = Call { name: "withdraw_attempt", args: vec![Arg::Uuid(self.id)] };
+        (withdrawn < self.notes.len()).then_some(call)
+    }
+
     /// The call after a rollback, with its reason.
     pub(in crate::store::database) fn count<'a>(&self, reason: Option<&'a str>) -> Call<'a> {
         Call { name: "count_rollback", args: vec![Arg::Uuid(self.id), reason.map_or(Arg::Null, Arg::Text)] }
@@ -189,6 +196,20 @@ impl Database {
         for note in &attempt.notes {
             *note.state() = State::Leaves;
             self.send_note(note).await;
+        }
+    }
+
+    /// Takes back the notes of a transaction that is about to roll back, and that no caller has seen.
+    pub(in crate::store::database) async fn withdraw_notes(&self, attempt: &Attempt) {
+        let Some(call) = attempt.withdraw() else { return };
+        for note in &attempt.notes {
+            // One that is being sent would come after this call.
+            if *note.state() == State::Leaves {
+                self.send_note(note).await;
+            }
+        }
+        if let Err(failure) = self.control.quick_call(call).await {
+            tracing::warn!(error = %failure.error, "a RECEIVE that no caller has seen could not be withdrawn; its rollback counts");
         }
     }
 

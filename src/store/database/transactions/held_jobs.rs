@@ -133,10 +133,10 @@ impl HeldJobs {
         has_taken.then(|| self.released(tokens, false))
     }
 
-    /// The end of the transaction without its commit: a failed attempt of its jobs, but not of those of a claim whose answer was
-    /// lost, which no reader has seen.
-    pub(in crate::store::database) fn release(&self) -> Vec<Release> {
-        let seen = (!self.jobs.is_empty()).then(|| self.released((0, self.last_token), true));
+    /// The end of the transaction without its commit: a failed attempt of its jobs if they were seen, but not of those of a claim whose
+    /// answer was lost.
+    pub(in crate::store::database) fn release(&self, is_seen: bool) -> Vec<Release> {
+        let seen = (!self.jobs.is_empty()).then(|| self.released((0, self.last_token), is_seen));
         let unseen = self.is_uncertain.then(|| self.released((self.last_token, i64::MAX), false));
         seen.into_iter().chain(unseen).collect()
     }

@@ -21,7 +21,7 @@ use crate::store::database::transactions::attempts::Attempt;
 use crate::store::database::transactions::held_jobs::{HeldJobs, HeldJobsMark};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
-use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
+use crate::store::{BoxFuture, Seen, SqlRow, SqlRows, SqlStatement, StoreTx};
 pub(in crate::store::database) use first_receive::ConnectionsBeyondPool;
 use first_receive::FirstReceive;
 use std::collections::BTreeSet;
@@ -63,6 +63,8 @@ struct Session {
     rollback_notices: Notices,
     /// What it has received, for the count of rollbacks.
     attempt: Option<Attempt>,
+    /// Whether a caller has got any of that, or jobs.
+    seen: Seen,
     /// The user's own SQL has run.
     ran_users_sql: bool,
     /// Requests done, without receives that found nothing.
@@ -132,8 +134,9 @@ impl Step<'_> {
 }
 
 impl Session {
-    fn new(database: Arc<Database>) -> Self {
+    fn new(database: Arc<Database>, seen: Seen) -> Self {
         Self {
+            seen,
             taken: Share::of(&database.uncommitted),
             database,
             cell: Weak::new(),
@@ -228,10 +231,15 @@ impl Session {
         failure.before_commit()
     }
 
-    /// Rolls back, and counts the rollback.
+    /// Rolls back, and counts the rollback if a caller has seen what it received.
     async fn end_quietly(&mut self, is_link_usable: bool) {
         self.has_ended = true;
         self.give_up_claim().await;
+        if !self.seen.is_set()
+            && let Some(attempt) = self.attempt.take()
+        {
+            self.database.withdraw_notes(&attempt).await;
+        }
         if let Some(attempt) = &self.attempt {
             self.database.send_notes(attempt).await;
         }
@@ -289,7 +297,7 @@ impl Session {
                 }
             }
         }
-        for release in std::mem::take(&mut self.held_jobs).release() {
+        for release in std::mem::take(&mut self.held_jobs).release(self.seen.is_set()) {
             self.database.give_back_jobs(release).await;
         }
         let effects = std::mem::take(&mut self.effects);
@@ -587,7 +595,7 @@ impl Drop for Session {
         if self.has_ended || (is_untouched && !self.held_jobs.may_hold()) {
             return;
         }
-        let mut rest = Self::new(self.database.clone());
+        let mut rest = Self::new(self.database.clone(), self.seen.clone());
         (rest.link, rest.is_given_up) = (self.link.take(), self.is_busy);
         (rest.claim, rest.beyond_pool) = (self.claim.take(), self.beyond_pool.take());
         rest.attempt = self.attempt.take();
@@ -646,8 +654,8 @@ impl<T> Drop for Running<T> {
 }
 
 impl DatabaseTx {
-    pub(in crate::store::database) fn new(database: Arc<Database>) -> Self {
-        let mut session = Session::new(database.clone());
+    pub(in crate::store::database) fn new(database: Arc<Database>, seen: Seen) -> Self {
+        let mut session = Session::new(database.clone(), seen);
         let cell = Arc::new_cyclic(|cell: &Weak<SessionCell>| {
             session.cell = cell.clone();
             SessionCell(Mutex::new(Some(session)))

@@ -2,6 +2,7 @@ use super::*;
 use crate::id::ConversationHandle;
 use crate::protocol::definition::{ContractEntry, Definition, QueueOptions, SentBy, Validation};
 use crate::protocol::{Addressee, BeginDialog, EndForm, Message, Outcome, ReceiveFrom, Relation};
+use crate::store::Seen;
 use crate::store::Store;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::url::Location;
@@ -182,7 +183,7 @@ async fn a_send_is_answered_while_another_body_is_checked() {
         tokio::spawn(async move { store.submit(vec![send(hostile, "checked", &large(true))]).await })
     };
     // In a transaction too.
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let third = begin(&store).await;
     for number in 0..50 {
         store.submit(vec![send(other, "plain", &number.to_string())]).await.unwrap();

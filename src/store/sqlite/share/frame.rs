@@ -21,7 +21,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// The version of the frames. A change of any type below, or of a verb or outcome, is a new version.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 /// The first bytes of a greeting.
 const GREETING: [u8; 8] = *b"dialoq/s";
 /// The longest frame: a unit of the largest body, with room for what stands around it. Short in tests of this crate.
@@ -73,9 +73,10 @@ pub(super) enum Call {
     /// The session that holds the lock of a conversation group.
     LockHolder(Uuid),
     RunSql(Statement),
-    /// A step of a transaction; the first one of a number begins it.
+    /// A step of a transaction; the first one of a number begins it. Whether a caller has seen messages or jobs of it by now.
     InTx {
         tx: u64,
+        is_seen: bool,
         step: TxStep,
     },
     /// The slot of an activated reader that wants to start. The process gives it an id, unique in its connection.
@@ -97,6 +98,7 @@ pub(super) enum Call {
     /// The transaction was dropped.
     DropTx {
         tx: u64,
+        is_seen: bool,
     },
     /// The caller of a request has gone.
     Cancel {

@@ -14,8 +14,8 @@ use super::{lock, unexpected};
 use crate::catalog::Catalog;
 use crate::core::Repair;
 use crate::error::{Code, Error, Result};
-use crate::store::sqlite::reader_slots::ReaderSlots;
 use crate::store::sqlite::open::OtherName;
+use crate::store::sqlite::reader_slots::ReaderSlots;
 use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, owner};
 use crate::store::{ReaderSlot, Store};
 use std::collections::HashMap;
@@ -535,7 +535,9 @@ fn owned_by_another(refusal: Error) -> std::result::Result<Error, Obstacle> {
         // A program that has SQLite's write lock is no owner. It was taken for one that does not share the file.
         Code::STORE_OWNED if refusal.source().is_some() => Obstacle::Passing(refusal),
         Code::STORE_OWNED => return Ok(refusal),
-        Code::STORE_FOREIGN if refusal.source().is_some_and(|cause| cause.is::<OtherName>()) => Obstacle::Refused(refusal),
+        Code::STORE_FOREIGN if refusal.source().is_some_and(|cause| cause.is::<OtherName>()) => {
+            Obstacle::Refused(refusal)
+        }
         Code::STORE_FOREIGN | Code::STORE_DAMAGED | Code::STORE_NEWER => Obstacle::Final(refusal),
         _ => Obstacle::Passing(refusal),
     })
@@ -605,7 +607,8 @@ mod tests {
         let refusal = SqliteStore::open(options.clone()).err().unwrap();
         std::fs::remove_file(folder.path().join("second")).unwrap();
         assert!(matches!(owned_by_another(refusal), Err(Obstacle::Refused(_))), "it is asked again");
-        std::fs::write(&path, "not a database of anything, but longer than a header of a hundred bytes ".repeat(4)).unwrap();
+        std::fs::write(&path, "not a database of anything, but longer than a header of a hundred bytes ".repeat(4))
+            .unwrap();
         let refusal = SqliteStore::open(options).err().unwrap();
         assert!(matches!(owned_by_another(refusal), Err(Obstacle::Final(_))), "a foreign file stays one");
     }

@@ -34,7 +34,7 @@ use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::database::link::EnlistedConnection;
 use crate::store::url::Location;
 use crate::store::{
-    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
+    ActivityBoard, BoxFuture, LockHolder, ReaderSlot, Seen, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
     no_enlisted_connections,
 };
 use crate::time::Clock;
@@ -200,12 +200,12 @@ impl Store for SharedStore {
         })
     }
 
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+    fn begin(&self, seen: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async move {
             match self.membership.role().await? {
-                Giver::Owner(owned) => owned.store.begin().await,
+                Giver::Owner(owned) => owned.store.begin(seen).await,
                 Giver::Guest(remote) => {
-                    Ok(Box::new(SharedTx::new(self.membership.clone(), remote)) as Box<dyn StoreTx>)
+                    Ok(Box::new(SharedTx::new(self.membership.clone(), remote, seen)) as Box<dyn StoreTx>)
                 }
             }
         })

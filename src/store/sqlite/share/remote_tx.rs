@@ -6,7 +6,7 @@ use super::membership::{Giver, Membership, RemoteStore};
 use super::unexpected;
 use crate::error::{Code, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::store::{BoxFuture, Seen, SqlRows, SqlStatement, Store, StoreTx};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -14,19 +14,20 @@ use uuid::Uuid;
 pub(super) struct RemoteTx {
     client: Arc<Client>,
     id: u64,
+    seen: Seen,
     is_begun: bool,
     has_ended: bool,
 }
 
 impl RemoteTx {
-    pub(super) fn new(client: Arc<Client>) -> Self {
+    pub(super) fn new(client: Arc<Client>, seen: Seen) -> Self {
         let id = client.next_id();
-        Self { client, id, is_begun: false, has_ended: false }
+        Self { client, id, seen, is_begun: false, has_ended: false }
     }
 
     async fn step(&mut self, step: TxStep) -> Result<Answer> {
         self.is_begun = true;
-        let answer = self.client.call(&Call::InTx { tx: self.id, step }).await;
+        let answer = self.client.call(&Call::InTx { tx: self.id, is_seen: self.seen.is_set(), step }).await;
         if answer.as_ref().is_err_and(|error| error.code() == Code::OWNER_GONE) {
             self.client.let_go(self.id);
         }
@@ -44,7 +45,7 @@ impl RemoteTx {
 impl Drop for RemoteTx {
     fn drop(&mut self) {
         if self.is_begun && !self.has_ended {
-            self.client.notify(Call::DropTx { tx: self.id });
+            self.client.notify(Call::DropTx { tx: self.id, is_seen: self.seen.is_set() });
         }
         self.client.let_go(self.id);
     }
@@ -130,13 +131,14 @@ pub(super) struct SharedTx {
     id: u64,
     /// It has done nothing, or only looked for messages, groups or jobs and found none.
     is_untouched: bool,
+    seen: Seen,
 }
 
 impl SharedTx {
-    pub(super) fn new(membership: Arc<Membership>, remote: Arc<RemoteStore>) -> Self {
-        let open = RemoteTx::new(remote.client.clone());
+    pub(super) fn new(membership: Arc<Membership>, remote: Arc<RemoteStore>, seen: Seen) -> Self {
+        let open = RemoteTx::new(remote.client.clone(), seen.clone());
         let id = open.id;
-        Self { membership, open: Box::new(open), remote: Some(remote), id, is_untouched: true }
+        Self { membership, open: Box::new(open), remote: Some(remote), id, is_untouched: true, seen }
     }
 
     /// Runs a step; again with the next owner if this one goes and the transaction has done nothing. The steps of a
@@ -172,9 +174,9 @@ impl SharedTx {
     async fn begin_again(&mut self, lost: &Arc<RemoteStore>) -> Result<()> {
         self.membership.await_other_role(lost).await;
         match self.membership.role().await? {
-            Giver::Owner(owned) => self.open = owned.store.begin().await?,
+            Giver::Owner(owned) => self.open = owned.store.begin(self.seen.clone()).await?,
             Giver::Guest(remote) => {
-                let open = RemoteTx::new(remote.client.clone());
+                let open = RemoteTx::new(remote.client.clone(), self.seen.clone());
                 self.id = open.id;
                 self.open = Box::new(open);
                 self.remote = Some(remote);

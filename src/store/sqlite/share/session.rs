@@ -19,7 +19,7 @@ use crate::store::handover::{HoldsMessages, note_dropped};
 use crate::store::sqlite::owner::Peer;
 use crate::store::sqlite::{SqliteStore, blocking};
 use crate::store::url::Durability;
-use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts, Store, StoreTx};
+use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts, Seen, Store, StoreTx};
 use interprocess::local_socket::tokio::Stream;
 use std::collections::HashMap;
 use std::io;
@@ -212,10 +212,29 @@ struct OpenTx {
     last_step: u64,
     /// The caller of its last step has gone before it got the answer.
     is_unseen: Arc<AtomicBool>,
+    /// The guest has got an outcome. If it ends without a word, its callers may have seen that.
+    is_answered: Arc<AtomicBool>,
+    /// What the guest has said.
+    seen: Seen,
+}
+
+impl OpenTx {
+    fn says(&self, is_seen: bool) {
+        if is_seen {
+            self.seen.set();
+        }
+    }
+
+    /// Ends it without a word of the guest.
+    fn lose(&self) {
+        self.says(self.is_answered.load(Relaxed) && !self.is_unseen.load(Relaxed));
+        self.task.abort();
+    }
 }
 
 impl Drop for GuestSession {
     fn drop(&mut self) {
+        self.drop_transactions();
         for (_, (queue_id, number)) in self.slots.drain() {
             self.owned.free_slot(queue_id, number);
         }
@@ -250,10 +269,11 @@ impl GuestSession {
                 store.lock_holder(group).await.map(|holder| Answer::Holder(holder.map(Holder::from)))
             }),
             Call::RunSql(sql) => self.run(id, async move { store.run_sql(sql.into()).await.map(Answer::Changed) }),
-            Call::InTx { tx, step } => self.step(id, tx, step),
-            Call::DropTx { tx } => {
+            Call::InTx { tx, is_seen, step } => self.step(id, (tx, is_seen), step),
+            Call::DropTx { tx, is_seen } => {
                 // Its step may wait for a lock.
                 if let Some(open) = self.transactions.remove(&tx) {
+                    open.says(is_seen);
                     open.task.abort();
                 }
             }
@@ -325,7 +345,7 @@ impl GuestSession {
         self.slots.len() < MOST_SLOTS && !self.slots.contains_key(&slot)
     }
 
-    fn step(&mut self, id: u64, tx: u64, step: TxStep) {
+    fn step(&mut self, id: u64, (tx, is_seen): (u64, bool), step: TxStep) {
         // The end of a transaction makes room. Refused, it left the transaction open, with all that it held.
         let ends = step.is_last() && self.transactions.contains_key(&tx);
         let room = if ends { None } else { self.room(id) };
@@ -337,13 +357,20 @@ impl GuestSession {
         }
         let open = self.transactions.entry(tx).or_insert_with(|| {
             let (steps, to_take) = mpsc::unbounded_channel();
-            let is_unseen = Arc::<AtomicBool>::default();
-            let tx = Some(self.owned.store.begin_for(self.peer));
-            let tx = HeldTx { tx, has_taken: false, is_unseen, draining: self.draining.clone() };
-            let is_unseen = tx.is_unseen.clone();
-            let task = self.tasks.spawn(transaction(tx, to_take, self.answers.clone()));
-            OpenTx { steps, task, last_step: id, is_unseen }
+            let (is_unseen, is_answered, seen) =
+                (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default(), Seen::default());
+            let tx = Some(self.owned.store.begin_for(self.peer, seen.clone()));
+            let held = HeldTx {
+                tx,
+                has_taken: false,
+                is_unseen: Arc::clone(&is_unseen),
+                is_answered: Arc::clone(&is_answered),
+                draining: self.draining.clone(),
+            };
+            let task = self.tasks.spawn(transaction(held, to_take, self.answers.clone()));
+            OpenTx { steps, task, last_step: id, is_unseen, is_answered, seen }
         });
+        open.says(is_seen);
         open.last_step = id;
         open.is_unseen.store(false, Relaxed);
         let is_last = step.is_last();
@@ -376,7 +403,7 @@ impl GuestSession {
     /// Rolls open transactions back.
     fn drop_transactions(&mut self) {
         for (_, open) in self.transactions.drain() {
-            open.task.abort();
+            open.lose();
         }
     }
 
@@ -525,6 +552,7 @@ struct HeldTx {
     /// Its last step was a take.
     has_taken: bool,
     is_unseen: Arc<AtomicBool>,
+    is_answered: Arc<AtomicBool>,
     /// Dropped last.
     draining: Option<Draining>,
 }
@@ -574,10 +602,16 @@ async fn transaction(mut held: HeldTx, mut steps: mpsc::UnboundedReceiver<Step>,
             Code::STORE_CLOSED => super::owner_gone(),
             _ => answers.of_a_failed_store(error, if is_commit { super::commit_unknown } else { super::owner_gone }),
         });
-        if let Some(Answer::Outcomes(_)) = answers.try_answer_apart(id, answer).await {
-            // The guest has not seen the messages, so it must not commit.
-            held.is_unseen.store(true, Relaxed);
-            held = HeldTx { tx: None, has_taken: false, is_unseen: Arc::default(), draining: None };
+        let has_outcome = matches!(answer, Ok(Answer::Outcomes(_)));
+        match answers.try_answer_apart(id, answer).await {
+            Some(Answer::Outcomes(_)) => {
+                // The guest has not seen the messages, so it must not commit.
+                held.is_unseen.store(true, Relaxed);
+                let (is_unseen, is_answered) = (Arc::default(), Arc::default());
+                held = HeldTx { tx: None, has_taken: false, is_unseen, is_answered, draining: None };
+            }
+            _ if has_outcome => held.is_answered.store(true, Relaxed),
+            _ => {}
         }
         drop(room);
         if is_last {

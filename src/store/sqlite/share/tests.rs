@@ -10,6 +10,7 @@ use crate::protocol::work::{Job, JobState, TakenJob, WorkVerb};
 use crate::protocol::{
     Addressee, BeginDialog, ConversationState, EndForm, Message, MessageValidation, ReceiveFrom, Relation,
 };
+use crate::store::Seen;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::owner;
 use crate::store::url::Durability;
@@ -113,14 +114,14 @@ fn calls() -> Vec<Call> {
         Call::TakeSlot { slot: u64::MAX, queue_id: i32::MIN, most: u16::MAX },
         Call::EnterSlot { slot: 1, queue_id: -1, number: i32::MAX },
         Call::FreeSlot { slot: 1 },
-        Call::DropTx { tx: 1 },
+        Call::DropTx { tx: 1, is_seen: false },
         Call::Cancel { request: u64::MAX },
         Call::GiveBack(vec![TakenJob { job: JobId(1), token: 2 }]),
         Call::Watch { queue: "q".to_owned() },
         Call::Publish(Readers::default()),
         Call::Unwatch { queue: "q".to_owned() },
     ];
-    calls.extend(steps().into_iter().map(|step| Call::InTx { tx: 9, step }));
+    calls.extend(steps().into_iter().map(|step| Call::InTx { tx: 9, is_seen: true, step }));
     for call in &calls {
         match call {
             Call::Submit(_)
@@ -485,8 +486,9 @@ async fn a_transaction_that_has_found_nothing_goes_on_with_the_next_owner() {
     stores[0].submit(vec![definitions(script)]).await.unwrap();
     let guest = stores.pop().unwrap();
     let receive = || Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any };
-    let (mut waits, mut commits) = (guest.begin().await.unwrap(), guest.begin().await.unwrap());
-    let mut has_work = guest.begin().await.unwrap();
+    let (mut waits, mut commits) =
+        (guest.begin(Seen::always()).await.unwrap(), guest.begin(Seen::always()).await.unwrap());
+    let mut has_work = guest.begin(Seen::always()).await.unwrap();
     has_work.execute(dialog()).await.unwrap();
     commits.execute(receive()).await.unwrap();
     // One owner after the other closes, until the guest owns the file itself.
@@ -519,7 +521,7 @@ async fn messages_that_fit_in_no_frame_go_back_with_their_transaction() {
         owner.submit(vec![Verb::Send { handles: vec![handle], message_type: None, body, trace: None }]).await.unwrap();
     }
     let receive = |top| Verb::Receive { queue: "q".into(), top, from: ReceiveFrom::Any };
-    let mut tx = guest.begin().await.unwrap();
+    let mut tx = guest.begin(Seen::always()).await.unwrap();
     let too_long = tx.execute(receive(None)).await.unwrap_err();
     assert_eq!(too_long.code(), Code::OUT_OF_RANGE, "{too_long}");
     let ended = tx.commit().await.unwrap_err();
@@ -573,7 +575,7 @@ async fn a_guest_ends_the_connection_to_an_owner_that_closes_after_its_last_tran
             async move { client.run().await }
         });
         let mut sent = FrameBuffer::default();
-        let mut tx = RemoteTx::new(client.clone());
+        let mut tx = RemoteTx::new(client.clone(), Seen::always());
         let (done, id) = tokio::join!(tx.execute(dialog()), async {
             let id = until_request(&owner, &mut sent).await;
             tell(&owner, &FromOwner::Closing).await;
@@ -585,7 +587,7 @@ async fn a_guest_ends_the_connection_to_an_owner_that_closes_after_its_last_tran
         });
         assert_eq!(done.is_err(), is_refused, "{done:?}");
         if !is_refused {
-            let other = RemoteTx::new(client.clone()).execute(dialog()).await;
+            let other = RemoteTx::new(client.clone(), Seen::always()).execute(dialog()).await;
             assert_eq!(other.unwrap_err().code(), Code::OWNER_GONE, "another one begins with the next owner");
             let commit: Box<dyn StoreTx> = Box::new(tx);
             let (done, _) = tokio::join!(commit.commit(), async {
@@ -638,7 +640,7 @@ async fn a_commit_whose_owner_ends_before_it_answers_is_unknown() {
             async move { client.run().await }
         });
         let mut sent = FrameBuffer::default();
-        let mut tx = RemoteTx::new(client.clone());
+        let mut tx = RemoteTx::new(client.clone(), Seen::always());
         let (done, ()) = tokio::join!(tx.execute(dialog()), async {
             let id = until_request(&owner, &mut sent).await;
             let answer = Ok(Answer::Outcomes(vec![Outcome::Group(None).into()]));
@@ -729,7 +731,7 @@ async fn the_rollbacks_of_a_guest_count_although_its_owner_closes() {
     };
     for tx in 1..=TRANSACTIONS as u64 {
         let step = TxStep::Execute(Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any });
-        tell(&guest, &Request { id: tx, call: Call::InTx { tx, step } }).await;
+        tell(&guest, &Request { id: tx, call: Call::InTx { tx, is_seen: false, step } }).await;
         let FromOwner::Answer { answer: Ok(Answer::Outcomes(_)), .. } = next().await else { panic!() };
     }
     let closing = tokio::spawn({

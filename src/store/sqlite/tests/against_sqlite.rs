@@ -6,6 +6,7 @@
 //! documented.
 
 use super::*;
+use crate::store::Seen;
 use dialoq_test_support::seeds;
 use plain::{Plain, Ran, Reported, is_same};
 use program::{Action, OUTSIDE, TABLES, step};
@@ -143,7 +144,9 @@ impl Compared {
         }
         let mut open = match self.open[place].take() {
             Some(open) => open,
-            None => Open { tx: store.begin().await.unwrap(), work: Work::default(), savepoints: Vec::new() },
+            None => {
+                Open { tx: store.begin(Seen::always()).await.unwrap(), work: Work::default(), savepoints: Vec::new() }
+            }
         };
         match action {
             Action::Run { text, expected_rows } => {

@@ -1,6 +1,7 @@
 //! Bounds of the store's input and of its memory.
 
 use super::*;
+use crate::store::Seen;
 
 #[test]
 fn no_limit_of_bodies_is_above_what_sqlite_can_store() {
@@ -17,7 +18,13 @@ async fn a_dropped_queue_leaves_no_name_in_memory() {
     let create = Definition::CreateQueue { name: "passing".into(), options: QueueOptions::default() };
     store.submit(vec![Verb::Define(vec![create])]).await.unwrap();
     let activity = Arc::downgrade(&store.activity().queue("passing"));
-    store.begin().await.unwrap().execute(Verb::GetConversationGroup { queue: "passing".into() }).await.unwrap();
+    store
+        .begin(Seen::always())
+        .await
+        .unwrap()
+        .execute(Verb::GetConversationGroup { queue: "passing".into() })
+        .await
+        .unwrap();
     store.submit(vec![Verb::Define(vec![Definition::DropQueue { name: "passing".into() }])]).await.unwrap();
     store.submit(vec![receive()]).await.unwrap();
     // The board prunes its names when there are many.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::sql::sqlite::read::SCHEMA_VERSION;
 use crate::sql::sqlite::transaction::{BEGIN, COMMIT, RELEASE, ROLLBACK_TO, SAVEPOINT};
+use crate::store::Seen;
 
 const CHILD: &str = "create table child (parent references parent deferrable initially deferred)";
 
@@ -19,7 +20,7 @@ async fn the_stores_own_statements_are_refused_from_a_user_also_when_they_are_pr
     store.run_sql(sql("create table t (n)")).await.unwrap();
     for text in [BEGIN, COMMIT, SAVEPOINT, RELEASE, ROLLBACK_TO, SCHEMA_VERSION] {
         for text in [text.to_owned(), format!("{text} "), format!("\n{text}")] {
-            let mut tx = store.begin().await.unwrap();
+            let mut tx = store.begin(Seen::always()).await.unwrap();
             tx.execute(send(handle, "x")).await.unwrap();
             tx.sql(sql("insert into t values (1)")).await.unwrap();
             for error in [
@@ -57,7 +58,7 @@ async fn a_statement_that_is_run_again_has_the_columns_of_now() {
     let store = defined(options(folder.path())).await;
     store.run_sql(sql("create table t (a)")).await.unwrap();
     let insert = sql("insert into t (a) values (1)");
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(insert.clone()).await.unwrap();
     assert_eq!(columns(&mut tx).await, [1]);
     tx.sql(sql("alter table t add b")).await.unwrap();
@@ -68,14 +69,14 @@ async fn a_statement_that_is_run_again_has_the_columns_of_now() {
     tx.rollback_to("s").await.unwrap();
     assert_eq!(columns(&mut tx).await, [2]);
     tx.rollback(None).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(insert.clone()).await.unwrap();
     assert_eq!(columns(&mut tx).await, [1]);
     drop(tx);
     let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
     other.busy_timeout(Duration::from_secs(20)).unwrap();
     other.execute_batch("alter table t add other").unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(insert).await.unwrap();
     assert_eq!(columns(&mut tx).await, [2]);
     tx.commit().await.unwrap();
@@ -91,7 +92,7 @@ async fn a_key_that_was_made_since_the_last_statement_counts() {
     let orphan = || sql("insert into child values (9)");
     // In the transaction itself, with and without a commit of others between.
     for others in [false, true] {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.sql(sql(CHILD)).await.unwrap();
         if others {
             store.run_sql(sql("insert into parent values (2)")).await.unwrap();
@@ -100,7 +101,7 @@ async fn a_key_that_was_made_since_the_last_statement_counts() {
         let error = tx.commit().await.unwrap_err();
         assert_eq!(error.code(), Code::USER_SQL_FAILED, "{error}");
         // A key that is gone at the end: SQLite counts it all the same.
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.sql(sql(CHILD)).await.unwrap();
         tx.sql(orphan()).await.unwrap();
         tx.sql(sql("drop table child")).await.unwrap();
@@ -112,7 +113,7 @@ async fn a_key_that_was_made_since_the_last_statement_counts() {
     other.busy_timeout(Duration::from_secs(20)).unwrap();
     for is_one_undone in [false, true] {
         if is_one_undone {
-            let mut tx = store.begin().await.unwrap();
+            let mut tx = store.begin(Seen::always()).await.unwrap();
             tx.sql(sql("create table mine (n)")).await.unwrap();
             tx.sql(sql("insert into mine values (1)")).await.unwrap();
             tx.rollback(None).await.unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::id::GroupId;
+use crate::store::Seen;
 
 async fn begin_in_group(store: &SqliteStore, related: Relation) -> (ConversationHandle, GroupId) {
     let Verb::BeginDialog(dialog) = dialog() else { unreachable!() };
@@ -23,7 +24,7 @@ async fn transactions_get_a_group_in_the_order_in_which_they_came() {
     let _limit = crate::testing::limit();
     let store = counted().await;
     let handle = begin(&store).await;
-    let mut holder = store.begin().await.unwrap();
+    let mut holder = store.begin(Seen::always()).await.unwrap();
     holder.execute(send(handle, "0")).await.unwrap();
     let [mut a, mut b, mut c] = three_transactions(&store).await;
     let (mut first, mut second, mut third) =
@@ -48,7 +49,7 @@ async fn a_unit_whose_caller_has_gone_does_not_hold_up_the_next() {
     let _limit = crate::testing::limit();
     let store = counted().await;
     let handle = begin(&store).await;
-    let mut holder = store.begin().await.unwrap();
+    let mut holder = store.begin(Seen::always()).await.unwrap();
     holder.execute(send(handle, "0")).await.unwrap();
     let mut gone = store.submit(vec![send(handle, "never")]);
     assert_pending(&mut gone);
@@ -66,9 +67,9 @@ async fn a_caller_that_gives_up_its_wait_leaves_the_wait_of_another_alone() {
     let _limit = crate::testing::limit();
     let store = counted().await;
     let (handle, free) = (begin(&store).await, begin(&store).await);
-    let mut holder = store.begin().await.unwrap();
+    let mut holder = store.begin(Seen::always()).await.unwrap();
     holder.execute(send(handle, "0")).await.unwrap();
-    let (mut a, mut b) = (store.begin().await.unwrap(), store.begin().await.unwrap());
+    let (mut a, mut b) = (store.begin(Seen::always()).await.unwrap(), store.begin(Seen::always()).await.unwrap());
     let mut waits = a.execute(send(handle, "1"));
     assert_pending(&mut waits);
     let mut gives_up = b.execute(send(handle, "never"));
@@ -88,9 +89,9 @@ async fn a_verb_that_is_refused_after_its_wait_leaves_its_transaction_open() {
     let _limit = crate::testing::limit();
     let store = counted().await;
     let (handle, free) = (begin(&store).await, begin(&store).await);
-    let mut holder = store.begin().await.unwrap();
+    let mut holder = store.begin(Seen::always()).await.unwrap();
     holder.execute(Verb::EndConversation { handle, form: EndForm::Cleanup }).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(free, "1")).await.unwrap();
     let mut waits = tx.execute(send(handle, "never"));
     assert_pending(&mut waits);
@@ -132,7 +133,7 @@ async fn a_conversation_that_was_moved_does_not_hold_up_the_others_of_its_old_gr
     let (moved, group) = begin_in_group(&store, Relation::None).await;
     let (stays, _) = begin_in_group(&store, Relation::Group(group)).await;
     let (there, new) = begin_in_group(&store, Relation::None).await;
-    let mut mover = store.begin().await.unwrap();
+    let mut mover = store.begin(Seen::always()).await.unwrap();
     mover.execute(Verb::MoveConversation { handle: moved, group: new }).await.unwrap();
     let [mut a, mut b, mut c] = three_transactions(&store).await;
     let (mut of_new, mut of_moved, mut of_old) =
@@ -156,7 +157,7 @@ async fn a_close_ends_every_wait_for_a_group() {
     let _limit = crate::testing::limit();
     let store = counted().await;
     let handle = begin(&store).await;
-    let (mut holder, mut tx) = (store.begin().await.unwrap(), store.begin().await.unwrap());
+    let (mut holder, mut tx) = (store.begin(Seen::always()).await.unwrap(), store.begin(Seen::always()).await.unwrap());
     holder.execute(send(handle, "never")).await.unwrap();
     let (mut unit, mut verb) = (store.submit(vec![send(handle, "never")]), tx.execute(send(handle, "never")));
     assert_pending(&mut unit);
@@ -175,7 +176,7 @@ async fn a_group_that_a_transaction_has_taken_does_not_count_as_ready() {
     let ready = || store.activity().queue("to").facts().ready_groups;
     for verb in [receive(), Verb::GetConversationGroup { queue: "to".into() }] {
         assert_eq!(ready(), 1);
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.execute(verb).await.unwrap();
         assert_eq!(ready(), 0);
         tx.rollback(None).await.unwrap();
@@ -204,7 +205,7 @@ async fn callers_that_give_up_and_retry_fill_no_memory() {
     let _limit = crate::testing::limit();
     for is_full in [false, true] {
         let (store, handle) = with_a_dialog().await;
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.execute(send(handle, "first")).await.unwrap();
         let whole = if is_full { Some(fill(&store, handle).await) } else { None };
         for _ in 0..2000 {
@@ -237,7 +238,7 @@ async fn a_caller_that_keeps_its_unit_gets_the_error_of_a_close_or_failure() {
     for fails in [false, true] {
         let (store, handle) = with_a_dialog().await;
         let other = begin(&store).await;
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.execute(send(handle, "first")).await.unwrap();
         let _whole = fill(&store, handle).await;
         let end = async {

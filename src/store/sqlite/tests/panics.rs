@@ -1,6 +1,7 @@
 //! Panics: of a thread that writes, and of the application.
 
 use super::*;
+use crate::store::Seen;
 
 #[tokio::test]
 async fn a_thread_that_panics_while_it_writes_fails_the_callers_and_leaves_none_waiting() {
@@ -51,7 +52,7 @@ async fn a_panic_of_the_application_with_an_open_transaction_does_not_fail_the_s
     }
     // The fifth rollback turns the queue off, which is written.
     for _ in 0..5 {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         assert_eq!(messages(&tx.execute(receive()).await.unwrap()).len(), 20);
         let panicked = std::thread::spawn(move || {
             let _held = tx;

@@ -2,6 +2,7 @@
 //! alone.
 
 use super::*;
+use crate::store::Seen;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const FAMILY: [&str; 4] = [
@@ -139,7 +140,7 @@ async fn a_statement_that_would_do_something_else_the_second_time_fails_no_other
     let _limit = crate::testing::limit();
     let (store, handle) = with_a_dialog().await;
     run_each(&store, &FAMILY).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     // A rollback does not restore last_insert_rowid(): a second run adds a child without a parent.
     for text in [
         "create table once (n)",
@@ -160,7 +161,8 @@ async fn commit_beside(store: &Arc<SqliteStore>, failing: &str, each: usize, rel
     let inserted = Arc::new(AtomicUsize::new(0));
     let mut commits = Vec::new();
     for number in 0..each {
-        let (mut good, mut bad) = (store.begin().await.unwrap(), store.begin().await.unwrap());
+        let (mut good, mut bad) =
+            (store.begin(Seen::always()).await.unwrap(), store.begin(Seen::always()).await.unwrap());
         good.sql(sql(&format!("insert into note values ({number})"))).await.unwrap();
         bad.sql(sql("insert into once values (1)")).await.unwrap();
         assert_eq!(bad.sql(sql(failing)).await.is_err(), failing == REFUSED_ONCE);
@@ -239,7 +241,7 @@ async fn a_conflict_at_a_statement_leaves_nothing_for_the_commit_of_others() {
     for change in ["delete from filled", "drop table filled"] {
         let folder = tempfile::tempdir().unwrap();
         let store = with_tables(folder.path()).await;
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.sql(sql("insert into once values (1)")).await.unwrap();
         tx.sql(sql("insert into filled values (0)")).await.unwrap_err();
         store.run_sql(sql(change)).await.unwrap();
@@ -285,7 +287,7 @@ async fn a_statement_is_checked_at_once_unless_one_before_it_makes_tables() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let insert = || sql("insert into later values (1)");
     assert_eq!(tx.sql(insert()).await.unwrap_err().code(), Code::USER_SQL_FAILED);
     tx.savepoint("before").await.unwrap();

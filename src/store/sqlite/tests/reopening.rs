@@ -1,6 +1,7 @@
 //! A file that is opened again: its content, its counters, and leftovers of another program.
 
 use super::*;
+use crate::store::Seen;
 use crate::time::Clock;
 
 #[tokio::test]
@@ -47,7 +48,7 @@ async fn no_job_gets_the_number_of_a_push_that_was_not_written() {
             store = Some(SqliteStore::open(options(folder.path())).unwrap());
         }
         let store = store.as_ref().unwrap();
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         let stopped = tempfile::tempdir().unwrap();
         let mut pushing = tx.execute(jobs::push(None));
         let pushed = {
@@ -82,7 +83,7 @@ async fn a_transaction_receives_what_was_written_before_the_opening_with_its_tra
     store.submit(vec![Verb::Send { handles, message_type, body, trace: trace.clone() }]).await.unwrap();
     drop(store);
     let store = SqliteStore::open(options(folder.path())).unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let received = tx.execute(receive()).await.unwrap();
     assert_eq!(bodies(&received), ["one"]);
     assert_eq!(messages(&received)[0].trace, trace);
@@ -222,7 +223,7 @@ async fn a_statement_of_a_transaction_is_checked_when_it_is_given() {
     let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     store.run_sql(sql("create table t (n integer)")).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into t values (1)")).await.unwrap();
     let error = tx.sql(sql("insert into nowhere values (1)")).await.unwrap_err();
     assert_eq!(error.code(), Code::USER_SQL_FAILED);

@@ -3,6 +3,7 @@
 //! A test holds the lock of the connection that writes, so that nothing is written before it releases the lock.
 
 use super::*;
+use crate::store::Seen;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -44,7 +45,7 @@ async fn a_transaction_receives_a_message_when_it_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let (one, two) = (begin(&store).await, begin(&store).await);
-    let (mut a, mut b) = (store.begin().await.unwrap(), store.begin().await.unwrap());
+    let (mut a, mut b) = (store.begin(Seen::always()).await.unwrap(), store.begin(Seen::always()).await.unwrap());
     let (mut first, mut second) = (store.submit(vec![send(one, "one")]), store.submit(vec![send(two, "two")]));
     let (mut of_first, mut of_second) = (a.execute(receive()), b.execute(receive()));
     {
@@ -73,10 +74,10 @@ async fn a_transaction_receives_a_redriven_message_when_its_redrive_is_written()
     store.submit(vec![Verb::Define(policy)]).await.unwrap();
     let handle = begin(&store).await;
     store.submit(vec![send(handle, "again")]).await.unwrap();
-    let mut failed = store.begin().await.unwrap();
+    let mut failed = store.begin(Seen::always()).await.unwrap();
     let letter = crate::id::DeadLetterId(messages(&failed.execute(receive()).await.unwrap())[0].queuing_order);
     failed.rollback(None).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let mut redriven = store.submit(vec![Verb::RedriveDeadLetter { letter }]);
     let mut received = tx.execute(receive());
     {
@@ -94,7 +95,7 @@ async fn a_transaction_receives_a_redriven_message_when_its_redrive_is_written()
 async fn a_receive_given_up_before_it_is_written_takes_nothing() {
     let _limit = crate::testing::limit();
     let (store, handle) = with_a_dialog().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let mut sent = store.submit(vec![send(handle, "kept")]);
     {
         let _held = store.engine.write.lock().unwrap();
@@ -110,7 +111,7 @@ async fn a_receive_given_up_before_it_is_written_takes_nothing() {
 async fn a_commit_is_answered_after_it_is_written() {
     let _limit = crate::testing::limit();
     let (store, handle) = with_a_dialog().await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(handle, "one")).await.unwrap();
     let mut committed = tx.commit();
     {
@@ -125,7 +126,7 @@ async fn a_rollback_signals_returned_messages_before_it_is_answered() {
     let _limit = crate::testing::limit();
     let (store, handle) = with_a_dialog().await;
     store.submit(vec![send(handle, "one")]).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["one"]);
     let mut signal: BoxFuture<'_, ()> = Box::pin(store.activity().queue("to").register(true));
     assert_pending(&mut signal);
@@ -248,7 +249,7 @@ async fn a_store_whose_last_handle_its_own_writer_drops_frees_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(send(handle, "one")).await.unwrap();
     let (engine, caller) = (store.engine.clone(), Arc::new(EndsWhenAnswered(Default::default())));
     {
@@ -312,7 +313,7 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     let (held, other) = (begin(&store).await, begin(&store).await);
     store.submit(vec![send(other, "one")]).await.unwrap();
-    let mut holder = store.begin().await.unwrap();
+    let mut holder = store.begin(Seen::always()).await.unwrap();
     holder.execute(send(held, "held")).await.unwrap();
     let counts = Counts::default();
     // A unit that waits for a group is ordered when the holder commits, and its caller goes before that is written.
@@ -331,7 +332,7 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["held", "waits"]);
 
     // The caller goes when it is answered, and has not read the answer.
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let (mut sent, mut of_tx) = (store.submit(vec![send(other, "two")]), tx.execute(receive()));
     {
         let mut write = store.engine.write.lock().unwrap();

@@ -1,6 +1,7 @@
 //! Statements of transactions, which run when they are awaited and again at the commit.
 
 use super::*;
+use crate::store::Seen;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 async fn with(tables: &[&str]) -> (Arc<SqliteStore>, ConversationHandle) {
@@ -28,7 +29,7 @@ async fn random_numbers_and_the_time_that_were_returned_are_those_committed() {
     let table = "create table t (lucky, token, at text, day text default current_timestamp)";
     let (store, _) = with(&[table]).await;
     for _ in 0..3 {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         let insert = "insert into t (lucky, token, at)
                       select random(), randomblob(16), strftime('%Y-%m-%d %H:%M:%f', 'now') from (values (1), (2))
                       returning *";
@@ -38,7 +39,7 @@ async fn random_numbers_and_the_time_that_were_returned_are_those_committed() {
         assert_eq!(rows(&mut tx, "select * from t order by rowid").await, reported);
         other_commit(&store).await;
         tx.commit().await.unwrap();
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         assert_eq!(rows(&mut tx, "delete from t returning *").await, reported);
         tx.commit().await.unwrap();
     }
@@ -49,7 +50,7 @@ async fn the_last_row_is_that_of_the_own_transaction() {
     let _limit = crate::testing::limit();
     let tables = ["create table a (id integer primary key)", "create table line (a integer)"];
     let (store, _) = with(&tables).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into a values (41)")).await.unwrap();
     other_commit(&store).await;
     tx.sql(sql("insert into line values (last_insert_rowid())")).await.unwrap();
@@ -57,7 +58,7 @@ async fn the_last_row_is_that_of_the_own_transaction() {
     assert_eq!(rows(&mut tx, "select a from line").await, [[SqlValue::Integer(41)]]);
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select a from line").await, 41);
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into line values (last_insert_rowid())")).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select min(a) from line").await, 0, "not that of another transaction");
@@ -70,7 +71,7 @@ async fn the_last_row_of_a_later_statement_and_of_a_trigger_is_that_of_the_own_t
     let (store, _) = with(&tables).await;
     let insert_other = || store.run_sql(sql("insert into a select 77 + count(*) from a"));
     insert_other().await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     // The first statement does not ask, so it may run after another one's row.
     tx.sql(sql("update a set id = id")).await.unwrap();
     assert_eq!(rows(&mut tx, "select last_insert_rowid()").await, [[SqlValue::Integer(0)]]);
@@ -89,7 +90,7 @@ async fn the_last_row_of_a_later_statement_and_of_a_trigger_is_that_of_the_own_t
         store.run_sql(sql(text)).await.unwrap();
     }
     for _ in 0..2 {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.sql(sql("update k set n = n + 1")).await.unwrap();
         insert_other().await.unwrap();
         tx.commit().await.unwrap();
@@ -100,7 +101,7 @@ async fn the_last_row_of_a_later_statement_and_of_a_trigger_is_that_of_the_own_t
 /// Runs statements in a transaction, then statements of others, and commits. Returns the code of the refusal.
 async fn commit_after(tables: &[&str], own: &[&str], others: &[&str]) -> Option<Code> {
     let (store, _) = with(tables).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     for text in own {
         // A statement that returns rows is reported more than its count.
         match *text {
@@ -161,7 +162,7 @@ async fn a_definition_that_had_nothing_to_do_holds_at_the_commit() {
     };
     for kind in ["table", "view", "index", "trigger"] {
         let (store, _) = with(&["create table t (n)", &made(kind, "there", "")]).await;
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         tx.sql(sql(&made(kind, "there", "if not exists"))).await.unwrap();
         tx.sql(sql(&format!("drop {kind} if exists gone"))).await.unwrap();
         for text in [format!("drop {kind} there"), made(kind, "gone", "")] {
@@ -180,7 +181,7 @@ async fn a_statement_finds_a_conflict_of_an_earlier_one_and_the_transaction_has_
     let _limit = crate::testing::limit();
     let (store, handle) = with(&["create table t (id integer primary key)"]).await;
     store.submit(vec![send(handle, "back")]).await.unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["back"]);
     tx.sql(sql("insert into t values (1)")).await.unwrap();
     store.run_sql(sql("insert into t values (1)")).await.unwrap();
@@ -198,7 +199,7 @@ async fn conflicts_do_not_make_a_message_poison() {
     let (store, handle) = with(&["create table t (n integer)", "insert into t values (0)"]).await;
     store.submit(vec![send(handle, "innocent")]).await.unwrap();
     for round in 0..20 {
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["innocent"], "round {round}");
         rows(&mut tx, "update t set n = n + 1 returning n").await;
         store.run_sql(sql("update t set n = n + 1")).await.unwrap();
@@ -231,7 +232,7 @@ async fn a_lone_transaction_does_not_repeat_its_statements_each_time() {
     let _limit = crate::testing::limit();
     let (store, _) = with(&["create table t (n integer)"]).await;
     let inserted = count_inserts(&store);
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     for _ in 0..100 {
         tx.sql(sql("insert into t values (1)")).await.unwrap();
     }
@@ -246,7 +247,7 @@ async fn a_lone_transaction_does_not_repeat_its_statements_each_time() {
 async fn in_memory_others_read_and_write_beside_an_open_transaction() {
     let _limit = crate::testing::limit();
     let (store, _) = with(&["create table t (n integer)"]).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     for committed in 0..10 {
         tx.sql(sql("insert into t values (1)")).await.unwrap();
         assert_eq!(count(&store, "select count(*) from t").await, committed, "nothing that is not committed");
@@ -266,7 +267,7 @@ async fn another_program_can_write_while_a_transaction_is_idle_and_after_it() {
     store.run_sql(sql("create table t (n integer)")).await.unwrap();
     let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
     other.busy_timeout(Duration::from_secs(20)).unwrap();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into t values (1)")).await.unwrap();
     other.execute("insert into t values (2)", []).unwrap();
     assert_eq!(rows(&mut tx, "select sum(n) from t").await, [[SqlValue::Integer(3)]]);
@@ -279,7 +280,7 @@ async fn another_program_can_write_while_a_transaction_is_idle_and_after_it() {
 async fn a_statement_that_rolls_everything_back_is_undone_alone() {
     let _limit = crate::testing::limit();
     let (store, handle) = with(&["create table t (id integer primary key)", "insert into t values (1)"]).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into t values (2)")).await.unwrap();
     tx.execute(send(handle, "sent")).await.unwrap();
     let error = tx.sql(sql("insert or rollback into t values (1)")).await.unwrap_err();
@@ -301,7 +302,7 @@ async fn a_statement_whose_transaction_is_dropped_is_stopped() {
     let (store, _) = with(&["create table t (n integer)"]).await;
     let endless = "insert into t with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r";
     let watch = store.engine.write.lock().unwrap().guard.watch.clone();
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let running = tokio::spawn(async move {
         tx.sql(sql("insert into t values (1)")).await.unwrap();
         tx.sql(sql(endless)).await
@@ -316,7 +317,7 @@ async fn a_statement_whose_transaction_is_dropped_is_stopped() {
 async fn a_query_of_a_transaction_may_write_if_it_returns_rows() {
     let _limit = crate::testing::limit();
     let (store, _) = with(&["create table t (id integer primary key, n integer)"]).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     let made = rows(&mut tx, "with w(n) as (values (5), (6)) insert into t (n) select n from w returning id, n").await;
     assert_eq!(made.len(), 2);
     let error = tx.query(sql("delete from t")).await.unwrap_err();
@@ -331,7 +332,7 @@ async fn a_query_of_a_transaction_may_write_if_it_returns_rows() {
 async fn a_reserved_name_is_refused_at_the_statement() {
     let _limit = crate::testing::limit();
     let (store, _) = with(&[]).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("create table mine (n)")).await.unwrap();
     let error = tx.sql(sql("alter table mine rename to sys_mine")).await.unwrap_err();
     assert_eq!(error.code(), Code::USER_SQL_FAILED);
@@ -344,7 +345,7 @@ async fn a_reserved_name_is_refused_at_the_statement() {
 async fn a_statement_of_nothing_but_comments_is_refused_as_such() {
     let _limit = crate::testing::limit();
     let (store, _) = with(&["create table t (n integer)"]).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     for nothing in ["", " ; ", "-- no\rselect 1", "/* no */ ;", "\u{feff}"] {
         for error in [store.run_sql(sql(nothing)).await.unwrap_err(), tx.sql(sql(nothing)).await.unwrap_err()] {
             assert_eq!(error.code(), Code::USER_SQL_FAILED);
@@ -378,7 +379,7 @@ async fn the_next_query_and_the_next_statement_have_the_schema_that_the_last_one
         store.run_sql(sql(text)).await.unwrap();
         let (names, values) = table(&store, "select * from t").await;
         assert_eq!((names, values[0].len()), (columns.iter().map(|&name| name.to_owned()).collect(), columns.len()));
-        let mut tx = store.begin().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
         assert_eq!(rows(&mut tx, "select * from t").await, values, "{text}");
     }
     for definitions in [
@@ -398,7 +399,7 @@ async fn the_next_query_and_the_next_statement_have_the_schema_that_the_last_one
 async fn the_number_of_changes_after_a_statement_on_a_full_text_index_is_no_conflict() {
     let _limit = crate::testing::limit();
     let (store, _) = with(&["create virtual table words using fts5(body)", "create table t (n)"]).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into words values ('one'), ('two'), ('three')")).await.unwrap();
     let reported = rows(&mut tx, "select changes()").await;
     other_commit(&store).await;
@@ -413,7 +414,7 @@ async fn the_number_of_changes_after_a_statement_on_a_full_text_index_is_no_conf
 async fn a_reindex_after_a_statement_on_a_full_text_index_is_no_conflict() {
     let _limit = crate::testing::limit();
     let (store, _) = with(&["create virtual table words using fts5(body)"]).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into words values ('one')")).await.unwrap();
     for text in ["reindex", "analyze"] {
         assert_eq!(tx.sql(sql(text)).await.unwrap(), 0, "{text}");
@@ -426,7 +427,7 @@ async fn a_reindex_after_a_statement_on_a_full_text_index_is_no_conflict() {
 async fn an_r_tree_can_be_made_and_used() {
     let _limit = crate::testing::limit();
     let (store, _) = with(&["create virtual table area using rtree(id, west, east)"]).await;
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.sql(sql("insert into area values (1, 0.5, 2), (2, 5, 7)")).await.unwrap();
     other_commit(&store).await;
     assert_eq!(rows(&mut tx, "select id from area where west < 3").await, [[SqlValue::Integer(1)]]);
@@ -439,7 +440,7 @@ async fn a_statement_that_cannot_be_read_is_shown_once_and_the_place_is_named() 
     let _limit = crate::testing::limit();
     let (store, _) = with(&["create table t (n integer)"]).await;
     let long = format!("insert into t values {} form", vec!["(1)"; 500].join(","));
-    let mut tx = store.begin().await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
     for error in [
         store.run_sql(sql(&long)).await.unwrap_err(),
         store.query(sql(&long)).await.unwrap_err(),

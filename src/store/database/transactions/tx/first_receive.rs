@@ -176,7 +176,8 @@ impl Session {
     /// Ends a claim without its commit. If its rollback counts, it becomes one of an ordinary transaction.
     pub(super) async fn give_up_claim(&mut self) {
         let beyond = self.database.beyond_pool.rollback.clone();
-        if self.claim.as_ref().is_some_and(|first| first.counts)
+        if self.seen.is_set()
+            && self.claim.as_ref().is_some_and(|first| first.counts)
             && let Err(failure) = self.become_ordinary_on(&beyond).await
         {
             tracing::warn!(error = %failure.error, "the rollback of a RECEIVE could not be counted");

@@ -20,7 +20,10 @@ async fn calls_that_are_given_up_while_the_owner_hangs_take_no_more_memory() {
     let folder = tempfile::tempdir().unwrap();
     let (owner, client) = connected(folder.path()).await;
     let guest = async {
-        let calls = [Call::Submit(vec![push_large()]), Call::InTx { tx: 1, step: TxStep::Execute(push_large()) }];
+        let calls = [
+            Call::Submit(vec![push_large()]),
+            Call::InTx { tx: 1, is_seen: false, step: TxStep::Execute(push_large()) },
+        ];
         for place in 0..100 {
             let mut asked = Box::pin(client.submit(&calls[place % 2]));
             assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

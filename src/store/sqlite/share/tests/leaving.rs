@@ -2,25 +2,44 @@
 
 use super::*;
 use crate::protocol::work::{AfterFailure, Hold};
+use crate::store::Seen;
 use crate::store::sqlite::tests::jobs::{push, take};
 use std::task::{Context, Waker};
 use tokio::io::AsyncReadExt;
 
-/// The caller goes away between the moment at which the owner answers and the one at which the guest reads the answer.
+/// How the guest of a transaction that has taken a job leaves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// The caller goes away between the moment at which the owner answers and the one at which the guest reads the answer.
+    BeforeTheAnswer,
+    /// Nothing was handed over.
+    EmptyHanded,
+    Seen,
+    /// As it dies.
+    WithoutAWord,
+}
+
 #[tokio::test]
 async fn a_take_in_a_transaction_counts_an_attempt_if_its_caller_got_the_job() {
     let _limit = crate::testing::limit();
-    for is_seen in [false, true] {
+    for leaving in [Leaving::BeforeTheAnswer, Leaving::EmptyHanded, Leaving::Seen, Leaving::WithoutAWord] {
         let folder = tempfile::tempdir().unwrap();
         let owner = with_a_job(folder.path()).await;
         let guest = socket::connect(&folder.path().join("a.db"), Durability::Full).await.unwrap();
-        let step = |step| Call::InTx { tx: 1, step };
+        let step = |step| Call::InTx { tx: 1, is_seen: false, step };
         assert_eq!(jobs_of(&guest, 5, step(TxStep::Execute(take(Hold::Transaction)))).await.len(), 1);
-        if !is_seen {
-            tell(&guest, &Request { id: 0, call: Call::Cancel { request: 5 } }).await;
+        let is_seen = leaving == Leaving::Seen;
+        match leaving {
+            Leaving::BeforeTheAnswer => tell(&guest, &Request { id: 0, call: Call::Cancel { request: 5 } }).await,
+            Leaving::WithoutAWord => {
+                drop(guest);
+                assert_eq!(next_attempt(&owner).await, 2, "{leaving:?}");
+                continue;
+            }
+            Leaving::EmptyHanded | Leaving::Seen => {}
         }
-        tell(&guest, &Request { id: 0, call: Call::DropTx { tx: 1 } }).await;
-        assert_eq!(next_attempt(&owner).await, if is_seen { 2 } else { 1 }, "seen: {is_seen}");
+        tell(&guest, &Request { id: 0, call: Call::DropTx { tx: 1, is_seen } }).await;
+        assert_eq!(next_attempt(&owner).await, if is_seen { 2 } else { 1 }, "{leaving:?}");
     }
 }
 
@@ -38,7 +57,7 @@ async fn leaves_while_the_definitions_are_read(is_in_transaction: bool) -> bool 
     let folder = tempfile::tempdir().unwrap();
     let owner = with_a_job(folder.path()).await;
     let guest = SharedStore::open(options(folder.path())).unwrap();
-    let mut tx = guest.begin().await.unwrap();
+    let mut tx = guest.begin(Seen::always()).await.unwrap();
     let mut asked = match is_in_transaction {
         true => tx.execute(take(Hold::Transaction)),
         false => {
