@@ -27,6 +27,7 @@ mod measured;
 mod moved;
 mod old_snapshots;
 mod plans;
+mod refused_controls;
 mod restored;
 mod rights_mssql;
 mod rollbacks;
@@ -90,6 +91,10 @@ fn main() -> ExitCode {
             the_example_runs_and_leaves_nothing_behind verbs_of_the_users_own_sql_wake_receivers
             verbs_are_prepared_once_on_the_users_connection statements_that_a_connection_has_lost_are_prepared_again
             a_verb_that_cannot_be_prepared_leaves_the_users_transaction_as_it_was;
+        Postgres refused_controls: a_unit_whose_begin_is_refused_has_not_happened a_verb_whose_begin_is_refused_has_not_happened
+            a_statement_whose_begin_is_refused_is_not_repeated a_refused_savepoint_ends_the_transaction
+            a_refused_commit_leaves_no_transaction_to_the_next_caller
+            a_verb_whose_savepoint_is_refused_without_a_transaction_has_happened;
         Postgres batches: a_batch_serves_usual_and_unusual_groups
            a_list_on_one_conversation_arrives_whole_and_in_order
            a_batch_begins_where_the_last_one_began

@@ -110,6 +110,15 @@ pub enum Fate {
     TransactionUndone,
     /// Unknown: COMMIT, or a call that commits by itself, was sent and no answer came.
     Unknown,
+    /// It has happened, but alone: the server refused to begin its transaction, and ran it all the same.
+    Alone,
+}
+
+impl Fate {
+    /// Whether the work may have happened, so that it must not be done again.
+    pub(in crate::store::database) fn may_have_happened(self) -> bool {
+        matches!(self, Self::Unknown | Self::Alone)
+    }
 }
 
 /// The result of a link's work.

@@ -65,7 +65,7 @@ impl Retry {
     ) -> std::result::Result<Again, Failure> {
         let is_repeatable = match repeat {
             Repeat::Never => false,
-            Repeat::IfUndone => failure.fate != Fate::Unknown,
+            Repeat::IfUndone => !failure.fate.may_have_happened(),
             Repeat::Always => true,
         };
         let base = match failure.error.code() {
@@ -147,7 +147,7 @@ pub(in crate::store::database) async fn call_reconnecting(
             }
         };
         // A link of a time in which the server only read stays so.
-        let is_lost = failure.fate == Fate::Unknown
+        let is_lost = failure.fate.may_have_happened()
             || [Code::SERVER_UNREACHABLE, Code::STORE_READ_ONLY].contains(&failure.error.code());
         if is_new || !is_lost {
             return done;

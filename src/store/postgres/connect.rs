@@ -117,6 +117,8 @@ pub(super) struct Session {
     /// Why it was lost, once it was.
     pub(super) lost: Arc<OnceLock<Loss>>,
     pub(super) calls: HashMap<&'static str, Arc<Prepared>>,
+    /// Those that travel with BEGIN.
+    pub(super) calls_after_begin: HashMap<&'static str, Arc<Prepared>>,
     pub(super) texts: HashMap<String, Arc<Prepared>>,
     /// Cleaning after the last user is under way; the result says whether it succeeded.
     pub(super) renewal: Option<Renewal>,
@@ -442,6 +444,7 @@ impl Connector {
             client,
             lost,
             calls: HashMap::new(),
+            calls_after_begin: HashMap::new(),
             texts: HashMap::new(),
             renewal: None,
             readying: Arc::new(Readying::new(self.connect.clone(), notices.is_ok())),

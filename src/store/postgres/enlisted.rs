@@ -145,6 +145,10 @@ impl<'c> PgEnlisted<'c> {
                     return Err(Failure::of_a_failed_enlisted_transaction(name).into());
                 }
                 _ => {
+                    // A cancel that came late met the savepoint. In a transaction the request would have failed with it.
+                    if let Ok(answer) = answer {
+                        return Ok(answer);
+                    }
                     let at_risk = match self.is_transaction {
                         true => AtRisk::Transaction,
                         // The server says why it ends the session before it reads the request. A pooler says so after it has passed it on.

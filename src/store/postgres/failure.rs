@@ -23,6 +23,9 @@ pub(super) enum Asked<'a> {
     Users(&'a str),
 }
 
+/// What [`Asked::Ours`] says of a script of the installation.
+pub(super) const INSTALLATION: &str = "a script of the installation";
+
 /// The work that is lost with the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AtRisk {
@@ -114,7 +117,8 @@ impl Asked<'_> {
     fn is_definition(&self) -> bool {
         match self {
             Self::Call(name) => ["define_", "put_", "delete_", "on_"].iter().any(|part| name.starts_with(part)),
-            Self::Ours(_) | Self::Users(_) => true,
+            Self::Ours(what) => *what == INSTALLATION,
+            Self::Users(_) => true,
         }
     }
 

@@ -5,7 +5,7 @@ mod requests;
 
 use super::args::arguments;
 use super::connect::{Connector, Pooling, RunningStatement, Session};
-use super::failure::{Asked, AtRisk, ConnectionState, Loss, failure, lost};
+use super::failure::{Asked, AtRisk, ConnectionState, INSTALLATION, Loss, failure, lost};
 use super::guard::guard;
 use super::texts;
 use super::values::{Prepared, RowsFor};
@@ -79,6 +79,8 @@ enum Control {
 enum Kept<'a> {
     /// A function of ours, and the number of its arguments.
     Call(&'static str, usize),
+    /// The same in one flight with BEGIN.
+    CallAfterBegin(&'static str, usize),
     Text(&'a str),
 }
 
@@ -120,6 +122,9 @@ enum SendError {
     Server(tokio_postgres::Error),
     /// BEGIN failed, and the server ran the request without a transaction.
     NoTransaction(tokio_postgres::Error),
+    /// A control within the transaction failed, and with it the request. Going back to the savepoint of the request would undo what was
+    /// done before: its name may still be that of the request before, whose release was refused.
+    Controls(tokio_postgres::Error),
 }
 
 impl SendError {
@@ -127,7 +132,7 @@ impl SendError {
     fn code(&self) -> Option<&SqlState> {
         match self {
             Self::Server(error) => error.code(),
-            Self::NoTransaction(_) => None,
+            Self::NoTransaction(_) | Self::Controls(_) => None,
         }
     }
 }
@@ -261,8 +266,14 @@ impl PgLink {
             SendError::NoTransaction(error) => {
                 self.is_lost = true;
                 self.connector.note_lost_answer();
-                let why = format!("the server refused to begin a transaction: {error}");
-                lost(why, AtRisk::Commit, self.connector.label())
+                refused_begin(&error, asked)
+            }
+            SendError::Controls(error) => {
+                let mut failure = self.failed(error, asked, at_risk);
+                if failure.fate == Fate::Undone {
+                    failure.fate = Fate::TransactionUndone;
+                }
+                failure
             }
         }
     }
@@ -330,19 +341,28 @@ impl PgLink {
     }
 
     /// Sends pending savepoints before a request that may fail and is not sent with them.
-    async fn send_pending_savepoints(&mut self) -> Result<(), tokio_postgres::Error> {
+    async fn send_pending_savepoints(&mut self) -> Result<(), SendError> {
         if self.transaction == Transaction::Open
             && let Some((text, _)) = self.take_pending()
         {
-            self.client().batch_execute(&text).await?;
+            self.client().batch_execute(&text).await.map_err(SendError::Controls)?;
         }
         Ok(())
     }
 
-    async fn prepare(&mut self, kept: Kept<'_>) -> Result<Arc<Prepared>, tokio_postgres::Error> {
+    /// The form of a call: while a BEGIN is pending, it must not run without that.
+    fn kept_call(&self, name: &'static str, arguments: usize) -> Kept<'static> {
+        match self.transaction {
+            Transaction::Pending => Kept::CallAfterBegin(name, arguments),
+            _ => Kept::Call(name, arguments),
+        }
+    }
+
+    async fn prepare(&mut self, kept: Kept<'_>) -> Result<Arc<Prepared>, SendError> {
         let session = self.session();
         let found = match kept {
             Kept::Call(name, _) => session.calls.get(name),
+            Kept::CallAfterBegin(name, _) => session.calls_after_begin.get(name),
             Kept::Text(text) => session.texts.get(text),
         };
         if let Some(prepared) = found {
@@ -350,16 +370,20 @@ impl PgLink {
         }
         self.send_pending_savepoints().await?;
         let statement = match kept {
-            Kept::Call(name, arguments) => self.client().prepare(&texts::call(name, arguments)).await?,
-            Kept::Text(text) => self.client().prepare(text).await?,
+            Kept::Call(name, arguments) => self.client().prepare(&texts::call(name, arguments)).await,
+            Kept::CallAfterBegin(name, arguments) => {
+                self.client().prepare(&texts::call_after_begin(name, arguments)).await
+            }
+            Kept::Text(text) => self.client().prepare(text).await,
         };
-        let prepared = Arc::new(Prepared::new(statement));
-        let Session { calls, texts, .. } = self.session();
+        let prepared = Arc::new(Prepared::new(statement.map_err(SendError::Server)?));
+        let Session { calls, calls_after_begin, texts, .. } = self.session();
         if texts.len() >= KEPT_TEXTS {
             texts.clear();
         }
         match kept {
             Kept::Call(name, _) => calls.insert(name, prepared.clone()),
+            Kept::CallAfterBegin(name, _) => calls_after_begin.insert(name, prepared.clone()),
             Kept::Text(text) => texts.insert(text.to_owned(), prepared.clone()),
         };
         Ok(prepared)
@@ -368,6 +392,7 @@ impl PgLink {
     fn forget(&mut self, kept: Kept<'_>) {
         match kept {
             Kept::Call(name, _) => self.session().calls.remove(name),
+            Kept::CallAfterBegin(name, _) => self.session().calls_after_begin.remove(name),
             Kept::Text(text) => self.session().texts.remove(text),
         };
     }
@@ -382,7 +407,8 @@ impl PgLink {
         match tokio::join!(biased; client.batch_execute(&text), request) {
             (Ok(()), done) => done.map_err(SendError::Server),
             (Err(error), Ok(_)) if begins => Err(SendError::NoTransaction(error)),
-            (Err(error), _) => Err(SendError::Server(error)),
+            (Err(error), Err(_)) if begins => Err(SendError::Server(error)),
+            (Err(error), _) => Err(SendError::Controls(error)),
         }
     }
 
@@ -420,8 +446,14 @@ impl PgLink {
                 client.query(&prepared.statement, params),
                 client.batch_execute(transaction::COMMIT),
             );
-            let rows = begun.and(rows).and_then(|rows| ended.map(|()| rows));
-            return rows.map(|rows| (rows, 0)).map_err(SendError::Server);
+            return match (begun, rows) {
+                // It may be one that writes, such as INSERT .. RETURNING.
+                (Err(error), Ok(_)) if form == RequestForm::UsersQuery => Err(SendError::NoTransaction(error)),
+                (begun, rows) => {
+                    let rows = begun.and(rows).and_then(|rows| ended.map(|()| rows));
+                    rows.map(|rows| (rows, 0)).map_err(SendError::Server)
+                }
+            };
         }
         let pending = self.take_pending();
         let client = self.client();
@@ -451,7 +483,7 @@ impl PgLink {
         loop {
             let prepared = match self.prepare(kept).await {
                 Ok(prepared) => prepared,
-                Err(error) => return Err(self.failed(error, asked, not_sent(at_risk))),
+                Err(error) => return Err(self.send_failed(error, asked, not_sent(at_risk))),
             };
             let undo = self.undo_point();
             match self.send(&prepared, params, form).await {
@@ -482,7 +514,7 @@ impl PgLink {
         self.ready(at_risk)?;
         let flat = arguments(&call.args);
         let params: Vec<&(dyn ToSql + Sync)> = flat.iter().map(|argument| argument as &(dyn ToSql + Sync)).collect();
-        let kept = Kept::Call(call.name, flat.len());
+        let kept = self.kept_call(call.name, flat.len());
         let (prepared, (rows, _)) = self.run(kept, &params, RequestForm::Call, asked, at_risk, true).await?;
         if call.name == "unlock_session" {
             self.holds_locks = false;
@@ -609,17 +641,22 @@ impl PgLink {
         // Savepoints end with the transaction.
         self.pending.clear();
         self.ready(AtRisk::Commit)?;
-        let done = self.client().batch_execute(transaction::COMMIT).await;
-        let failure = done.err().map(|error| self.commit_failed(error));
-        self.transaction = Transaction::None;
-        failure.map_or(Ok(()), Err)
+        match self.client().batch_execute(transaction::COMMIT).await {
+            Ok(()) => {
+                self.transaction = Transaction::None;
+                Ok(())
+            }
+            Err(error) => Err(self.commit_failed(error)),
+        }
     }
 
+    /// The link counts as in a failed transaction then: a COMMIT that was cancelled before it began leaves it open, and a rollback that
+    /// finds none is no error.
     fn commit_failed(&mut self, error: tokio_postgres::Error) -> Failure {
         let is_servers = error.as_db_error().is_some();
         let mut failure = self.failed(error, Asked::Ours("COMMIT"), AtRisk::Commit);
         if is_servers && failure.fate == Fate::Undone {
-            // A deferred constraint failed at the commit: the server has rolled back.
+            // As after a deferred constraint.
             failure.fate = Fate::TransactionUndone;
             if failure.error.code() == Code::STORE_IO {
                 let why = failure.error.message().to_owned();
@@ -666,6 +703,17 @@ impl PgLink {
 /// What a lost connection costs while a statement is only prepared.
 fn not_sent(at_risk: AtRisk) -> AtRisk {
     if at_risk == AtRisk::Commit { AtRisk::Nothing } else { at_risk }
+}
+
+/// The failure of a request that ran without its transaction, because the server refused to begin it.
+fn refused_begin(error: &tokio_postgres::Error, asked: Asked<'_>) -> Failure {
+    let refused = format!("the server refused to begin a transaction: {error}");
+    let (code, fate, what) = match asked {
+        // Our texts without a result change nothing but the session, which is closed.
+        Asked::Ours(_) => (Code::SERVER_UNREACHABLE, Fate::Undone, "nothing was changed".to_owned()),
+        _ => (Code::COMMIT_UNKNOWN, Fate::Alone, format!("{asked} ran without it, and has happened")),
+    };
+    Failure { error: Error::new(code, format!("{refused}; {what}")), fate, is_link_usable: false }
 }
 
 pub(super) fn refuse(asked: Asked<'_>, why: &str) -> Failure {

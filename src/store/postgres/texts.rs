@@ -7,8 +7,17 @@ use uuid::Uuid;
 
 /// The call of one of our functions with that number of arguments.
 pub(super) fn call(name: &str, arguments: usize) -> String {
+    filled_call(session::CALL, name, arguments)
+}
+
+/// The same in one flight with BEGIN: it fails if the server refuses to begin.
+pub(super) fn call_after_begin(name: &str, arguments: usize) -> String {
+    filled_call(session::CALL_AFTER_BEGIN, name, arguments)
+}
+
+fn filled_call(text: &str, name: &str, arguments: usize) -> String {
     let places: Vec<String> = (1..=arguments).map(|place| format!("${place}")).collect();
-    session::CALL.replace("{name}", name).replace("{arguments}", &places.join(", "))
+    text.replace("{name}", name).replace("{arguments}", &places.join(", "))
 }
 
 /// Readies a session.
@@ -71,6 +80,8 @@ mod tests {
     fn headers_are_taken_off_and_places_are_filled() {
         assert!(transaction::BEGIN.starts_with("BEGIN"), "{}", transaction::BEGIN);
         assert!(call("send", 3).ends_with("dialoq.send($1, $2, $3) /* client */"), "{}", call("send", 3));
+        let after_begin = call_after_begin("send", 3);
+        assert!(after_begin.ends_with("dialoq.send($1, $2, $3) /* client */"), "{after_begin}");
         assert!(savepoint(7).ends_with("dialoq_7"));
         assert!(rollback_to(7).ends_with("dialoq_7"));
     }

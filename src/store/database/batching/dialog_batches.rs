@@ -13,7 +13,7 @@ use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
 use crate::store::database::calls::verbs::CallContext;
 use crate::store::database::closing::Work;
-use crate::store::database::link::{Arg, Call, Column, Fate, HANGING};
+use crate::store::database::link::{Arg, Call, Column, HANGING};
 use crate::store::database::retry::{Repeat, Retry};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -201,7 +201,7 @@ impl Database {
                         failure.error.code(),
                         Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED
                     );
-                    if failure.fate != Fate::Unknown && passes {
+                    if !failure.fate.may_have_happened() && passes {
                         return batch.into_iter().for_each(|asked| drop(self.spawn_dialog_alone(asked)));
                     }
                     let error = Error::from(failure);

@@ -16,7 +16,7 @@ use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
 use crate::store::database::calls::{job, verbs};
 use crate::store::database::closing::Work;
-use crate::store::database::link::{Arg, Call, Column, Failure, Fate, HANGING, Linked};
+use crate::store::database::link::{Arg, Call, Column, Failure, HANGING, Linked};
 use crate::store::database::retry::{Repeat, Retry};
 use crate::store::database::transactions::held_jobs::{Release, signed};
 use crate::store::database::transactions::unseen_jobs::UnseenJobs;
@@ -425,7 +425,7 @@ impl Database {
             failure.error.code(),
             Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED | Code::JOB_LOCKED
         );
-        if failure.fate != Fate::Unknown && !is_lasting {
+        if !failure.fate.may_have_happened() && !is_lasting {
             return self.ask_one_by_one(batch).await;
         }
         let error = Error::from(failure);

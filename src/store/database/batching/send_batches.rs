@@ -10,7 +10,7 @@ use crate::store::database::calls::caller;
 use crate::store::database::calls::rows::{Row, notices_in};
 use crate::store::database::calls::verbs::{self, CallContext};
 use crate::store::database::closing::Work;
-use crate::store::database::link::{Arg, Call, Column, Failure, Fate, HANGING};
+use crate::store::database::link::{Arg, Call, Column, Failure, HANGING};
 use crate::store::database::refusal;
 use crate::store::database::retry::{Again, Repeat, Retry};
 use std::collections::BTreeMap;
@@ -222,7 +222,7 @@ impl Database {
     fn batch_failed(self: &Arc<Self>, batch: Vec<Sending>, failure: Failure) {
         let passes =
             !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
-        if failure.fate == Fate::Unknown || !passes {
+        if failure.fate.may_have_happened() || !passes {
             return self.answer_all(batch, &failure.into());
         }
         let mut alone: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();

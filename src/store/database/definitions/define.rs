@@ -12,7 +12,7 @@ use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::definitions::catalog::Known;
 use crate::store::database::definitions::definition_effects::{folded_name, follow, hold, row};
-use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
+use crate::store::database::link::{Arg, Call, Failure, Link, Linked};
 use crate::store::database::notifications::notice::Notices;
 use crate::store::database::retry::{LOCKED_DEFINITION, Repeat, Retry};
 use std::sync::{Arc, PoisonError};
@@ -97,7 +97,7 @@ impl Database {
             };
             match failure.error.code() {
                 Code::CATALOG_STALE => self.reload().await?,
-                Code::DEADLOCK | Code::LOCK_TIMEOUT if failure.fate != Fate::Unknown => {
+                Code::DEADLOCK | Code::LOCK_TIMEOUT if !failure.fate.may_have_happened() => {
                     let now = self.clock.now();
                     let wait = wait.get_or_insert_with(|| DefinitionWait::begin(now));
                     if let Some(hold_for) = wait.hold(now) {

@@ -219,6 +219,8 @@ impl Session {
                     // If that fails too, the link is closed.
                     let _ = link.rollback().await;
                 }
+                // A COMMIT that succeeded would say that nothing of it has happened before.
+                self.has_ended |= failure.fate == Fate::Alone;
                 Err(failure.before_commit())
             }
         }
@@ -463,7 +465,7 @@ impl Session {
                 Ok(())
             }
             Err(failure) => {
-                let is_unknown = failure.fate == Fate::Unknown;
+                let is_unknown = failure.fate.may_have_happened();
                 if is_unknown {
                     // If it happened, there is no rollback to count; if not, the next tick that finds the attempt
                     // counts it.

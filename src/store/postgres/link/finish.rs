@@ -30,7 +30,7 @@ impl PgLink {
         let mut prepared = Vec::with_capacity(calls.len());
         for (call, flat) in calls.iter().zip(&flat) {
             let statement = self.prepare(Kept::Call(call.name, flat.len())).await;
-            let failed = |error| self.failed(error, Asked::Call(call.name), AtRisk::Nothing);
+            let failed = |error| self.send_failed(error, Asked::Call(call.name), AtRisk::Nothing);
             prepared.push(statement.map_err(failed)?);
         }
         let params: Vec<Vec<&(dyn ToSql + Sync)>> =
@@ -75,10 +75,11 @@ impl PgLink {
         let mut prepared = Vec::with_capacity(calls.len());
         let flat: Vec<_> = calls.iter().map(|call| arguments(&call.args)).collect();
         for (call, flat) in calls.iter().zip(&flat) {
-            let statement = self.prepare(Kept::Call(call.name, flat.len())).await;
-            let failed = |error| self.failed(error, Asked::Call(call.name), AtRisk::Transaction);
+            let statement = self.prepare(self.kept_call(call.name, flat.len())).await;
+            let failed = |error| self.send_failed(error, Asked::Call(call.name), AtRisk::Transaction);
             prepared.push(statement.map_err(failed)?);
         }
+        let kept: Vec<_> = calls.iter().zip(&flat).map(|(call, flat)| self.kept_call(call.name, flat.len())).collect();
         let pending = self.take_pending();
         let params: Vec<Vec<&(dyn ToSql + Sync)>> =
             flat.iter().map(|flat| flat.iter().map(|argument| argument as &(dyn ToSql + Sync)).collect()).collect();
@@ -95,12 +96,14 @@ impl PgLink {
         let mut answers = in_one_flight(requests).await.into_iter();
         let controls = pending.map(|(_, begins)| (begins, answers.next()));
         let committed = answers.next_back();
-        // After a failed call COMMIT rolls back; but if its savepoint fails first, the transaction is open until a rollback.
-        let refused = if checks_first { Transaction::Failed } else { Transaction::None };
+        // After a failed call COMMIT rolls back; but if its savepoint fails first, or it is cancelled, the transaction is open until a
+        // rollback.
+        let is_over = !checks_first && matches!(committed, Some(Ok(_)));
+        let refused = if is_over { Transaction::None } else { Transaction::Failed };
         if let Some((begins, Some(Err(error)))) = controls {
-            // Without BEGIN the calls have committed by themselves.
-            let error = if begins { SendError::NoTransaction(error) } else { SendError::Server(error) };
-            let mut failure = self.send_failed(error, Asked::Ours("COMMIT"), AtRisk::Commit);
+            // The calls have failed with it, also without BEGIN.
+            let error = if begins { SendError::Server(error) } else { SendError::Controls(error) };
+            let mut failure = self.send_failed(error, Asked::Ours("COMMIT"), AtRisk::Transaction);
             self.transaction = refused;
             if failure.is_link_usable {
                 failure.fate = Fate::TransactionUndone;
@@ -108,7 +111,7 @@ impl PgLink {
             return Err(failure);
         }
         let mut rows = Vec::with_capacity(calls.len());
-        for (call, answer) in calls.iter().zip(answers) {
+        for ((call, kept), answer) in calls.iter().zip(kept).zip(answers) {
             match answer {
                 Ok(answer) => rows.push(answer),
                 Err(error) => {
@@ -116,7 +119,7 @@ impl PgLink {
                     let is_refusal = error.as_db_error().is_some();
                     let error = SendError::Server(error);
                     if Self::is_stale(error.code()) {
-                        self.forget(Kept::Call(call.name, call.args.len()));
+                        self.forget(kept);
                     }
                     let at_risk = if is_refusal { AtRisk::Transaction } else { AtRisk::Commit };
                     let mut failure = self.send_failed(error, Asked::Call(call.name), at_risk);
@@ -131,7 +134,6 @@ impl PgLink {
         if let Some(Err(error)) = committed {
             let is_refusal = error.as_db_error().is_some();
             let failure = self.commit_failed(error);
-            self.transaction = refused;
             if checks_first && is_refusal {
                 self.undo_checks().await;
             }

@@ -32,7 +32,7 @@ impl Link for PgLink {
     }
 
     fn script<'a>(&'a mut self, text: &'a str) -> BoxFuture<'a, Linked<()>> {
-        busy!(self, self.batch_now(text, Asked::Ours("a script of the installation"), self.at_risk()))
+        busy!(self, self.batch_now(text, Asked::Ours(INSTALLATION), self.at_risk()))
     }
 
     fn begin(&mut self) -> BoxFuture<'_, Linked<()>> {
