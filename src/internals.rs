@@ -37,10 +37,16 @@ pub mod store {
     pub use crate::store::*;
 }
 
-/// A text as one word of a shell.
+/// A command of a shell on one name.
 #[cfg(feature = "cli")]
-pub fn shell_word(text: &str) -> std::borrow::Cow<'_, str> {
-    crate::status::shell::shell_word(text)
+pub fn shell_command(verb: &str, name: &str, options: &str) -> String {
+    crate::status::shell::shell_command(verb, name, options)
+}
+
+/// An option with a value, in a shell.
+#[cfg(feature = "cli")]
+pub fn shell_option(option: &str, value: &str) -> String {
+    crate::status::shell::shell_option(option, value)
 }
 
 /// The handler of this job has not begun with it: if it fails now, a leased job goes back at once and the attempt does not count.
@@ -63,8 +69,24 @@ pub mod counting {
     use crate::define::Level;
     use crate::error::Result;
     use crate::protocol::EndForm;
-    use crate::status::{Changed, ConversationFilter, DeadLetterFilter, MessageFilter, Purged, Redriven};
+    use crate::status::change::Purgeable;
+    use crate::status::{Changed, ConversationFilter, ConversationSide, DeadLetterFilter};
+    use crate::status::{MOST_CONVERSATIONS, MOST_MESSAGES, MessageFilter, Purged, Redriven};
     use crate::work::{JobFilter, JobStatus};
+
+    /// The sides that a change of many takes, and whether there are more.
+    pub async fn sides(
+        broker: &Broker,
+        filter: &ConversationFilter,
+        takes_ended: bool,
+    ) -> Result<(Vec<ConversationSide>, bool)> {
+        broker.sides_to_change(filter, takes_ended, MOST_CONVERSATIONS).await
+    }
+
+    /// [`Broker::purgeable`]
+    pub async fn purgeable(broker: &Broker, queue: &str, filter: &MessageFilter) -> Result<Purgeable> {
+        broker.purgeable_at_once(queue, filter, MOST_MESSAGES).await
+    }
 
     /// [`Broker::end_conversations`]
     pub async fn end(broker: &Broker, filter: &ConversationFilter, form: EndForm, changed: &mut Changed) -> Result<()> {

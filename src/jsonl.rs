@@ -194,7 +194,10 @@ fn bytes_of(body: &RawValue, encoding: Option<Utf16>) -> Result<Option<Vec<u8>>>
 /// The fault.
 pub fn object<'l, T: Deserialize<'l>>(json: &'l str) -> Result<T, String> {
     match json.trim_start_matches([' ', '\t', '\r', '\n']) {
-        text if text.is_empty() || text.starts_with('{') => serde_json::from_str(json).map_err(|error| fault(&error)),
+        // The end of the line would count as a second line.
+        text if text.is_empty() || text.starts_with('{') => {
+            serde_json::from_str(json.trim_end_matches(['\r', '\n'])).map_err(|error| fault(&error))
+        }
         _ => Err("it is no JSON object".to_owned()),
     }
 }
@@ -311,6 +314,9 @@ mod tests {
             assert!(error.message().contains("a body that is a string"), "{body}: {error}");
         }
         assert!(SendLine::parse(r#"{"body":"x","body_encoding":"utf-32"}"#).is_err());
+        // The reader adds the number of the line.
+        let broken = SendLine::parse("{\"body\":\n").unwrap_err();
+        assert!(!broken.message().contains("line 2"), "{broken}");
     }
 
     proptest::proptest! {

@@ -8,7 +8,7 @@ use clap::Args;
 use dialoq::define::{DefinitionChange, DefinitionChangeKind};
 use dialoq::{Broker, Error, Position};
 use serde_json::json;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 
 /// Apply definitions written in Service Broker's own language.
 ///
@@ -130,6 +130,9 @@ impl Apply {
 
 fn read_script(file: &str) -> Result<String, Failure> {
     let bytes = if file == "-" {
+        if std::io::stdin().is_terminal() {
+            Output::new(false).note("reading definitions from standard input; ctrl-D ends");
+        }
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().read_to_end(&mut bytes);
         read.map(|_| bytes).map_err(|error| Failure::file("read", "standard input", error))?

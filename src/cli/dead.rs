@@ -197,12 +197,12 @@ impl Show {
             false => "ended: the letter cannot be redriven",
         };
         output.text(&format!(
-            "dead letter {} of queue {}\n  died {} after {} attempts{}\n  {} at service {}, from {}, contract {}\n  \
+            "dead letter {} of queue {}\n  died {} after {}{}\n  {} at service {}, from {}, contract {}\n  \
              message {} of conversation {}, level {}, arrived {}\n  conversation {back}",
             letter.dead_letter_id,
             printable(&letter.queue),
             letter.died_at,
-            letter.attempts,
+            counted(letter.attempts, "attempt"),
             letter.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default(),
             printable(&letter.message_type_name),
             printable(&letter.service_name),

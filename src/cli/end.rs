@@ -4,8 +4,9 @@ use super::confirm::confirm;
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_handle};
 use super::interrupt::Interrupt;
-use super::many::{Filter, preview};
+use super::many::{Filter, preview, report};
 use super::output::{Output, counted};
+use super::waits::naming_the_holder;
 use clap::Args;
 use dialoq::internals::counting;
 use dialoq::protocol::EndForm;
@@ -21,7 +22,8 @@ use serde_json::json;
 ///
 /// With --all, the sides that the filter chooses are ended, one commit each, after a preview and a question on a terminal;
 /// elsewhere without --yes the preview is printed, nothing changes, and the exit code is 6. A side that has ended already is
-/// left out, unless --cleanup erases it. A side whose group another session holds for more than five seconds is left alone.
+/// left out, unless --cleanup erases it. A side whose group another session holds for more than five seconds is left alone. At most
+/// 100000 at a time: if there are more, it says so.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -32,7 +34,7 @@ Examples:
   dialoq end --all --queue orders --older-than 7d --error 1 --description 'too old' --yes")]
 pub(super) struct End {
     /// The handle of this side's endpoint.
-    #[arg(value_parser = parse_handle, required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_parser = parse_handle, conflicts_with = "all")]
     handle: Option<ConversationHandle>,
     /// All sides that the filter chooses.
     #[arg(long)]
@@ -70,6 +72,11 @@ impl End {
             };
             return Err(Failure::Usage(why.to_owned()));
         }
+        if self.handle.is_none() && !self.all {
+            return Err(Failure::Usage(
+                "give the handle of one side, or --all with a filter such as --queue".to_owned(),
+            ));
+        }
         let broker = globals.open_unless(interrupt).await?;
         let done = match self.handle {
             Some(handle) => interrupt.stops_change(self.end_one(&broker, handle, output)).await,
@@ -79,11 +86,14 @@ impl End {
     }
 
     async fn end_one(&self, broker: &Broker, handle: ConversationHandle, output: &Output) -> Result<(), Failure> {
-        let state = match self.form() {
-            EndForm::WithError { code, description } => broker.end_with_error(handle, code, description).await?,
-            EndForm::Cleanup => broker.end_with_cleanup(handle).await?,
-            EndForm::Plain => broker.end(handle).await?,
+        let ended = async {
+            match self.form() {
+                EndForm::WithError { code, description } => broker.end_with_error(handle, code, description).await,
+                EndForm::Cleanup => broker.end_with_cleanup(handle).await,
+                EndForm::Plain => broker.end(handle).await,
+            }
         };
+        let state = naming_the_holder(broker, Some(handle), None, output, ended).await?;
         match output.json {
             true => output.result_json(&json!({ "conversation_handle": handle, "state_before": state.code() })),
             false => output.result(&format!("ended conversation {handle}, which was {state}")),
@@ -93,22 +103,19 @@ impl End {
     async fn end_all(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let mut filter = self.filter.of(broker, None)?;
         let confirmed = async {
-            let number = preview(broker, &mut filter, "end", self.cleanup, self.yes, output).await?;
-            confirm(self.yes, &format!("end {}?", counted(number, "conversation")), output).await
+            let (number, has_more) = preview(broker, &mut filter, "end", self.cleanup, self.yes, output).await?;
+            confirm(self.yes, &format!("end {}?", counted(number, "conversation")), output).await?;
+            Ok(has_more)
         };
-        interrupt.stops(confirmed).await?;
+        let has_more = interrupt.stops(confirmed).await?;
         let mut changed = Changed::default();
         let ended = interrupt.unless_requested(counting::end(broker, &filter, self.form(), &mut changed)).await?;
         if ended.is_none() {
             return Err(Failure::cut_off(&format!("{} ended", counted(changed.changed, "conversation"))));
         }
-        match output.json {
-            true => output.result_json(&changed),
-            false => output.result(&format!(
-                "{} ended, {} gone, {} held by other sessions",
-                changed.changed, changed.gone, changed.held
-            )),
-        }
+        // The change takes nothing that was begun after the preview.
+        changed.has_more |= has_more;
+        report(&changed, "ended", output)
     }
 
     fn form(&self) -> EndForm {

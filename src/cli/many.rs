@@ -5,8 +5,9 @@ use super::failure::Failure;
 use super::output::{Output, printable, table};
 use super::peek::before;
 use clap::Args;
+use dialoq::internals::counting;
 use dialoq::protocol::ConversationState;
-use dialoq::status::{ConversationFilter, ConversationSide, MOST_CONVERSATIONS};
+use dialoq::status::{Changed, ConversationFilter, ConversationSide};
 use dialoq::{Broker, ConversationHandle};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -81,7 +82,7 @@ fn parse_state(text: &str) -> Result<ConversationState, String> {
 }
 
 /// Prints which conversations a change would touch, those whose side has ended only if it takes them, and restricts the filter to
-/// those begun by then; there must be one.
+/// those begun by then; there must be one. Gives their number, and whether there are more than one change takes.
 pub(super) async fn preview(
     broker: &Broker,
     filter: &mut ConversationFilter,
@@ -89,9 +90,8 @@ pub(super) async fn preview(
     takes_ended: bool,
     is_confirmed: bool,
     output: &Output,
-) -> Result<usize, Failure> {
-    let mut sides = broker.conversations(filter, MOST_CONVERSATIONS).await?;
-    sides.retain(|side| takes_ended || !side.state.is_ended());
+) -> Result<(usize, bool), Failure> {
+    let (sides, has_more) = counting::sides(broker, filter, takes_ended).await?;
     if sides.is_empty() {
         return Err(Failure::Nothing(format!("there is no conversation to {verb}")));
     }
@@ -99,12 +99,12 @@ pub(super) async fn preview(
     if output.json {
         // What was done is the one object of a confirmed change.
         if is_confirmed {
-            return Ok(sides.len());
+            return Ok((sides.len(), has_more));
         }
         let listed: Vec<_> = sides.iter().take(LISTED).collect();
-        let printed = output.json(&json!({ "would": verb, "conversations": sides.len(), "sides": listed }));
-        previewed(is_confirmed, printed)?;
-        return Ok(sides.len());
+        let preview = json!({ "would": verb, "conversations": sides.len(), "sides": listed, "has_more": has_more });
+        previewed(is_confirmed, output.json(&preview))?;
+        return Ok((sides.len(), has_more));
     }
     let mut groups: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for ConversationSide { service_name, state_desc, .. } in &sides {
@@ -121,6 +121,23 @@ pub(super) async fn preview(
     if sides.len() > LISTED {
         text.push_str(&format!("\nand {} more", sides.len() - LISTED));
     }
+    if has_more {
+        text.push_str("\nthere are more than those, for the next call");
+    }
     previewed(is_confirmed, output.text(&text))?;
-    Ok(sides.len())
+    Ok((sides.len(), has_more))
+}
+
+/// Prints what became of a change of many; the verb is that of its past.
+pub(super) fn report(changed: &Changed, verb: &str, output: &Output) -> Result<(), Failure> {
+    match output.json {
+        true => output.result_json(changed),
+        false => output.result(&format!(
+            "{} {verb}, {} gone, {} held by other sessions{}",
+            changed.changed,
+            changed.gone,
+            changed.held,
+            if changed.has_more { "; there are more than those: run it again" } else { "" }
+        )),
+    }
 }

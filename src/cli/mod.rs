@@ -34,6 +34,7 @@ mod show;
 mod status;
 mod suggest;
 mod timer;
+mod waits;
 mod work;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};

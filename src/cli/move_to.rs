@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::globals::{Globals, parse_group, parse_handle};
 use super::output::Output;
+use super::waits::naming_the_holder;
 use clap::Args;
 use dialoq::{Act, ConversationHandle, GroupId};
 use serde_json::json;
@@ -24,7 +25,8 @@ pub(super) struct Move {
 impl Move {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open().await?;
-        let moved = broker.move_conversation(self.conversation, self.group).await;
+        let moved = async { broker.move_conversation(self.conversation, self.group).await };
+        let moved = naming_the_holder(&broker, Some(self.conversation), Some(self.group), output, moved).await;
         broker.close().await?;
         moved?;
         match output.json {

@@ -27,7 +27,19 @@ pub(super) struct Pause {
 impl Pause {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open().await?;
+        let off = || broker.catalog().queue(&self.queue).and_then(|queue| queue.off.clone());
+        let before = off();
         let done = broker.pause(self.queue.as_str(), self.reason.as_deref()).await;
+        if matches!(done, Ok(false)) && off() != before {
+            broker.close().await?;
+            return match output.json {
+                true => output.result_json(&json!({ "queue": self.queue, "status": "paused", "has_changed": true })),
+                false => {
+                    let queue = printable(&self.queue);
+                    output.result(&format!("queue '{queue}' was off already; its reason is the new one"))
+                }
+            };
+        }
         report(&broker, done, &self.queue, "paused", output).await
     }
 }

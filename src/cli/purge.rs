@@ -17,7 +17,8 @@ use std::time::Duration;
 /// Remove messages of a queue: receive and drop them.
 ///
 /// Conversations go on, and the other sides are not notified; only a conversation whose EndDialog or Error was removed is ended.
-/// A message behind one that the filter does not choose stays, as do messages that are quarantined. At most 10000 at a time.
+/// A message behind one that the filter does not choose stays, as do messages that are quarantined. At most 10000 at a time: if there
+/// are more, it says so, and the next call goes on.
 ///
 /// From a queue that is off nothing can be received: `dialoq resume` it first, or `dialoq end --all --queue QUEUE --cleanup`, which
 /// erases the conversations with their messages.
@@ -56,25 +57,28 @@ impl Purge {
     }
 
     async fn purge(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
-        let filter = interrupt.stops(self.confirmed(broker, output)).await?;
+        let (filter, has_more) = interrupt.stops(self.confirmed(broker, output)).await?;
         let mut purged = Purged::default();
         let done = interrupt.unless_requested(counting::purge(broker, &self.queue, &filter, &mut purged)).await?;
         if done.is_none() {
             return Err(Failure::cut_off(&format!("removed {}", counted(purged.messages, "message"))));
         }
+        // The purge takes nothing that came after the preview.
+        purged.has_more |= has_more;
         match output.json {
             true => output.result_json(&purged),
             false => output.result(&format!(
-                "removed {}; ended {}; left {}",
+                "removed {}; ended {}; left {}{}",
                 counted(purged.messages, "message"),
                 counted(purged.ended, "conversation"),
-                counted(purged.left, "message")
+                counted(purged.left, "message"),
+                if purged.has_more { "; there are more than those: run it again" } else { "" }
             )),
         }
     }
 
-    /// Prints the preview and asks; gives the messages that were shown.
-    async fn confirmed(&self, broker: &Broker, output: &Output) -> Result<MessageFilter, Failure> {
+    /// Prints the preview and asks; gives the messages that were shown, and whether there are more.
+    async fn confirmed(&self, broker: &Broker, output: &Output) -> Result<(MessageFilter, bool), Failure> {
         let mut filter = MessageFilter {
             conversation: self.conversation,
             message_type: self.message_type.clone(),
@@ -82,21 +86,26 @@ impl Purge {
             before: self.older_than.map(|span| before(broker.clock().now(), span)),
             ..MessageFilter::default()
         };
-        let (messages, left) = broker.purgeable(&self.queue, &filter).await?;
+        let found = counting::purgeable(broker, &self.queue, &filter).await?;
+        let (messages, left, has_more) = (found.messages, found.left, found.has_more);
         if messages.is_empty() {
             // Looked at only then: messages may outlive the definition of their type.
             known(&broker.catalog(), self.service.as_deref(), self.message_type.as_deref())?;
             return Err(Failure::Nothing(match left {
                 0 => "there is no message to purge".to_owned(),
-                left => format!("there is no message to purge; {left} stand behind others, or are quarantined"),
+                left => format!(
+                    "there is no message to purge; {left}{} stand behind others, or are quarantined",
+                    if has_more { " or more" } else { "" }
+                ),
             }));
         }
         filter.before = end_of_preview(messages.iter().map(|message| message.message_enqueue_time));
         if output.json {
             // What was done is the one object of a confirmed change.
             if !self.yes {
-                let printed = output.json(&json!({ "would": "purge", "messages": messages.len(), "left": left }));
-                previewed(self.yes, printed)?;
+                let preview =
+                    json!({ "would": "purge", "messages": messages.len(), "left": left, "has_more": has_more });
+                previewed(self.yes, output.json(&preview))?;
             }
         } else {
             let mut types: BTreeMap<&str, (usize, _)> = BTreeMap::new();
@@ -112,9 +121,12 @@ impl Purge {
             if left > 0 {
                 text.push_str(&format!("\n{left} more stay: they stand behind others, or are quarantined"));
             }
+            if has_more {
+                text.push_str("\nthere are more than those, for the next purge");
+            }
             previewed(self.yes, output.text(&text))?;
         }
         confirm(self.yes, &format!("remove {} for good?", counted(messages.len(), "message")), output).await?;
-        Ok(filter)
+        Ok((filter, has_more))
     }
 }

@@ -4,8 +4,9 @@ use super::confirm::confirm;
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_handle};
 use super::interrupt::Interrupt;
-use super::many::{Filter, preview};
+use super::many::{Filter, preview, report};
 use super::output::{Output, counted};
+use super::waits::naming_the_holder;
 use clap::Args;
 use dialoq::internals::counting;
 use dialoq::status::Changed;
@@ -50,7 +51,9 @@ impl Reprioritise {
     async fn change(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let level = Level::try_from(self.level)?;
         if let Some(handle) = self.conversation {
-            interrupt.stops_change(async { Ok(broker.reprioritise(handle, level).await?) }).await?;
+            let change = async { Ok(broker.reprioritise(handle, level).await?) };
+            let change = naming_the_holder(broker, Some(handle), None, output, change);
+            interrupt.stops_change(change).await?;
             return match output.json {
                 true => output.result_json(&json!({ "conversation_handle": handle, "priority": self.level })),
                 false => output.result(&format!("conversation {handle} has level {level} here")),
@@ -58,21 +61,18 @@ impl Reprioritise {
         }
         let mut filter = self.filter.of(broker, None)?;
         let confirmed = async {
-            preview(broker, &mut filter, "reprioritise", false, self.yes, output).await?;
-            confirm(self.yes, &format!("give them level {level}?"), output).await
+            let (_, has_more) = preview(broker, &mut filter, "reprioritise", false, self.yes, output).await?;
+            confirm(self.yes, &format!("give them level {level}?"), output).await?;
+            Ok(has_more)
         };
-        interrupt.stops(confirmed).await?;
+        let has_more = interrupt.stops(confirmed).await?;
         let mut changed = Changed::default();
         let done = interrupt.unless_requested(counting::reprioritise(broker, &filter, level, &mut changed)).await?;
         if done.is_none() {
             return Err(Failure::cut_off(&format!("{} changed", counted(changed.changed, "conversation"))));
         }
-        match output.json {
-            true => output.result_json(&changed),
-            false => output.result(&format!(
-                "{} changed, {} gone, {} held by other sessions",
-                changed.changed, changed.gone, changed.held
-            )),
-        }
+        // The change takes nothing that was begun after the preview.
+        changed.has_more |= has_more;
+        report(&changed, "changed", output)
     }
 }

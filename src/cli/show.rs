@@ -69,6 +69,9 @@ fn side_text(details: &ConversationSideDetails) -> String {
     if let Some(holder) = &details.held_by {
         text.push_str(&format!(", held by {}", printable(&holder.to_string())));
     }
+    if let Some(why) = &details.held_by_error {
+        text.push_str(&format!(", held by: not known: {}", printable(why)));
+    }
     if !details.related.is_empty() {
         text.push_str(&format!(" with {} more conversations", details.related.len()));
     }

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
 use super::output::Output;
+use super::waits::naming_the_holder;
 use clap::Args;
 use dialoq::{Act, ConversationHandle};
 use serde_json::json;
@@ -33,10 +34,13 @@ pub(super) struct Timer {
 impl Timer {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open().await?;
-        let done = match self.due_in {
-            Some(due_in) => broker.timer(self.conversation, due_in).await,
-            None => broker.cancel_timer(self.conversation).await,
+        let done = async {
+            match self.due_in {
+                Some(due_in) => broker.timer(self.conversation, due_in).await,
+                None => broker.cancel_timer(self.conversation).await,
+            }
         };
+        let done = naming_the_holder(&broker, Some(self.conversation), None, output, done).await;
         broker.close().await?;
         done?;
         let seconds = self.due_in.map(|due_in| due_in.as_secs() + u64::from(due_in.subsec_nanos() > 0));

@@ -17,7 +17,7 @@ impl Error {
         Self::new(
             Code::JOB_NOT_TAKEN,
             format!(
-                "job {job} is not taken, so nothing can be reported on it; its last attempt has been reported already"
+                "job {job} is not taken, so nothing can be reported on it; its last attempt has been reported already, or its lease was over"
             ),
         )
     }

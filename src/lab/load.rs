@@ -211,6 +211,7 @@ fn recorded(path: &Path) -> Result<Load> {
     })?;
     let mut dice = SplitMix64(1);
     let mut arrivals = Vec::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let refuse = |why: String| {
             let place = format!("line {} of {}", index + 1, path.display());

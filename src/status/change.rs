@@ -4,7 +4,7 @@ use super::conversation::{ConversationFilter, ConversationSide};
 use super::names::NameKind;
 use super::peek::{MOST_MESSAGES, MessageFilter, MessageState, PeekedMessage};
 use super::read;
-use super::shell::shell_word;
+use super::shell::shell_command;
 use crate::act::{Act, Perform};
 use crate::broker::Broker;
 use crate::define::Level;
@@ -27,6 +27,8 @@ const PURGED_AT_ONCE: usize = 50;
 /// looks at the whole queue: one for each of 4,000 conversations took 14 s.
 const READ_AT_ONCE: usize = 20_000;
 const READ_TOGETHER: usize = 500;
+/// How many times as many the next read takes if all of the last one stand behind others.
+const READ_ON: u32 = 4;
 /// The refusals of a change whose side is gone, or has ended meanwhile.
 const GONE: [Code; 3] = [Code::CONVERSATION_NOT_FOUND, Code::STATE_FORBIDS_END, Code::STATE_FORBIDS_MOVE];
 /// Set before each RECEIVE of a purge.
@@ -42,6 +44,8 @@ pub struct Changed {
     pub gone: u64,
     /// How many were left alone, because another session held their conversation group for too long.
     pub held: u64,
+    /// Whether there are more than one call changes: the next call takes those.
+    pub has_more: bool,
 }
 
 /// What became of a release from quarantine.
@@ -62,8 +66,21 @@ pub struct Purged {
     pub messages: u64,
     /// How many conversations were ended, because an EndDialog or an Error was among their messages.
     pub ended: u64,
-    /// How many messages stay behind others of their conversation, or in groups that other sessions hold.
+    /// How many messages stay behind others of their conversation, or in groups that other sessions hold, of those that were read.
     pub left: u64,
+    /// Whether there are more messages than were read: the next call goes on.
+    pub has_more: bool,
+}
+
+/// What a purge removes now.
+#[derive(Debug, Default)]
+pub struct Purgeable {
+    /// The messages, at most [`MOST_MESSAGES`].
+    pub messages: Vec<PeekedMessage>,
+    /// How many stay behind others of their conversation, or are quarantined, of those that were read.
+    pub left: u64,
+    /// Whether there are more messages than were read.
+    pub has_more: bool,
 }
 
 impl Broker {
@@ -86,10 +103,9 @@ impl Broker {
         form: EndForm,
         changed: &mut Changed,
     ) -> Result<()> {
-        let mut sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
-        if form != EndForm::Cleanup {
-            sides.retain(|side| !side.state.is_ended());
-        }
+        let takes_ended = form == EndForm::Cleanup;
+        let (sides, has_more) = self.sides_to_change(filter, takes_ended, MOST_CONVERSATIONS).await?;
+        changed.has_more = has_more;
         self.end_sides(&sides, filter.state, form, changed).await
     }
 
@@ -123,11 +139,34 @@ impl Broker {
         level: Level,
         changed: &mut Changed,
     ) -> Result<()> {
-        let mut sides = self.conversations(filter, MOST_CONVERSATIONS).await?;
-        sides.retain(|side| !side.state.is_ended());
+        let (sides, has_more) = self.sides_to_change(filter, false, MOST_CONVERSATIONS).await?;
+        changed.has_more = has_more;
         let verb =
             |side: &ConversationSide| Verb::Reprioritise { handle: side.conversation_handle, level: level.get() };
         self.change_each(&sides, None, verb, changed).await
+    }
+
+    /// The oldest sides that a filter chooses, at most so many, those that have ended only if the change takes them; and whether
+    /// there are more. Sides that have ended may stand before the others, so reads go on until one is found.
+    pub(crate) async fn sides_to_change(
+        &self,
+        filter: &ConversationFilter,
+        takes_ended: bool,
+        most: u32,
+    ) -> Result<(Vec<ConversationSide>, bool)> {
+        let mut top = most;
+        loop {
+            let mut sides = self.conversations(filter, top + 1).await?;
+            let mut has_more = sides.len() > top as usize;
+            sides.truncate(top as usize);
+            sides.retain(|side| takes_ended || !side.state.is_ended());
+            if !sides.is_empty() || !has_more {
+                has_more |= sides.len() > most as usize;
+                sides.truncate(most as usize);
+                return Ok((sides, has_more));
+            }
+            top = top.saturating_mul(READ_ON);
+        }
     }
 
     async fn change_each(
@@ -181,34 +220,54 @@ impl Broker {
     }
 
     /// The messages that [`Broker::purge`] removes now: those of the filter that no other message of their conversation stands
-    /// before. At most [`MOST_MESSAGES`]; also the number of those that others stand before.
+    /// before. At most [`MOST_MESSAGES`]; also the number of those that others stand before. If both together are as many or more,
+    /// there may be more messages than were read.
     ///
     /// # Errors
     /// 60002 no such queue; 9617 the queue is off: nothing can be received from it.
     pub async fn purgeable(&self, queue: &str, filter: &MessageFilter) -> Result<(Vec<PeekedMessage>, u64)> {
+        let Purgeable { messages, left, .. } = self.purgeable_at_once(queue, filter, MOST_MESSAGES).await?;
+        Ok((messages, left))
+    }
+
+    /// The same of at most so many; reads go on until a message is found that no other stands before.
+    pub(crate) async fn purgeable_at_once(&self, queue: &str, filter: &MessageFilter, most: u32) -> Result<Purgeable> {
         let catalog = self.catalog();
         let found = catalog.queue(queue).ok_or_else(|| self.unknown(NameKind::Queue, queue))?;
         if !found.is_receive_enabled {
             return Err(Error::new(
                 Code::QUEUE_DISABLED,
                 format!(
-                    "queue '{queue}' is off, and a purge receives the messages; turn it on (`dialoq resume {}`), or end its \
+                    "queue '{queue}' is off, and a purge receives the messages; turn it on (`{}`), or end its \
                      conversations WITH CLEANUP, which erases them with their messages",
-                    shell_word(queue)
+                    shell_command("dialoq resume", queue, "")
                 ),
             ));
         }
         let name = found.name.clone();
         let filter = MessageFilter { with_kept: false, ..filter.clone() };
-        let chosen = self.messages(Some(&name), &filter, None, MOST_MESSAGES, 0).await?;
         let is_everything = filter == MessageFilter { conversation: filter.conversation, ..MessageFilter::default() };
-        let total = chosen.len();
-        let mut chosen = by_conversation(chosen);
-        chosen.retain(|_, messages| messages.iter().all(|message| message.state == MessageState::Waiting));
-        let first = if is_everything { chosen } else { self.leading(&name, chosen, READ_AT_ONCE).await? };
-        let first: Vec<_> = first.into_values().flatten().collect();
-        let behind = (total - first.len()) as u64;
-        Ok((first, behind))
+        let mut top = most;
+        loop {
+            let mut chosen = self.messages(Some(&name), &filter, None, top + 1, 0).await?;
+            let mut has_more = chosen.len() > top as usize;
+            chosen.truncate(top as usize);
+            let total = chosen.len();
+            // Those of quarantined groups are the last.
+            let goes_on = has_more && chosen.last().is_some_and(|message| message.state == MessageState::Waiting);
+            let mut chosen = by_conversation(chosen);
+            chosen.retain(|_, messages| messages.iter().all(|message| message.state == MessageState::Waiting));
+            let first = if is_everything { chosen } else { self.leading(&name, chosen, READ_AT_ONCE).await? };
+            let mut messages: Vec<_> = first.into_values().flatten().collect();
+            if messages.is_empty() && goes_on {
+                top = top.saturating_mul(READ_ON);
+                continue;
+            }
+            let left = (total - messages.len()) as u64;
+            has_more |= messages.len() > most as usize;
+            messages.truncate(most as usize);
+            return Ok(Purgeable { messages, left, has_more });
+        }
     }
 
     /// Of chosen messages of conversations those that no other message of their conversation stands before.
@@ -270,9 +329,9 @@ impl Broker {
 
     /// The same, as [`Broker::end_conversations_counting`]; one commit has the messages of up to fifty conversations.
     pub(crate) async fn purge_counting(&self, queue: &str, filter: &MessageFilter, purged: &mut Purged) -> Result<()> {
-        let (chosen, left) = self.purgeable(queue, filter).await?;
-        purged.left = left;
-        self.purge_chosen(queue, chosen, purged).await
+        let Purgeable { messages, left, has_more } = self.purgeable_at_once(queue, filter, MOST_MESSAGES).await?;
+        (purged.left, purged.has_more) = (left, has_more);
+        self.purge_chosen(queue, messages, purged).await
     }
 
     async fn purge_chosen(&self, queue: &str, chosen: Vec<PeekedMessage>, purged: &mut Purged) -> Result<()> {
@@ -408,6 +467,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_purge_reads_on_past_what_stands_behind_others_and_says_if_there_is_more() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        dialog(&broker, &["keep", "DEFAULT", "DEFAULT", "DEFAULT", "DEFAULT", "DEFAULT"]).await;
+        let second = dialog(&broker, &["DEFAULT"]).await;
+        let filter = MessageFilter { message_type: Some("DEFAULT".to_owned()), ..MessageFilter::default() };
+        let found = broker.purgeable_at_once("work", &filter, 2).await.unwrap();
+        let sides = broker.conversations(&ConversationFilter::default(), 9).await.unwrap();
+        let id = |handle| sides.iter().find(|side| side.conversation_handle == handle).unwrap().conversation_id;
+        assert_eq!(
+            found.messages.iter().map(|message| id(message.conversation_handle)).collect::<Vec<_>>(),
+            [id(second)]
+        );
+        assert_eq!((found.left, found.has_more), (5, false));
+        let found = broker.purgeable_at_once("work", &MessageFilter::default(), 4).await.unwrap();
+        assert_eq!((found.messages.len(), found.left, found.has_more), (4, 0, true));
+        let found = broker.purgeable_at_once("work", &MessageFilter::default(), 7).await.unwrap();
+        assert_eq!((found.messages.len(), found.left, found.has_more), (7, 0, false));
+    }
+
+    #[tokio::test]
     async fn a_purge_removes_no_message_that_came_into_the_place_of_a_chosen_one() {
         let _limit = crate::testing::limit();
         let broker = broker().await;
@@ -454,12 +534,21 @@ mod tests {
         end_client_of(&found[0]).await;
         let mut done = Changed::default();
         broker.end_sides(&found, conversing.state, EndForm::Plain, &mut done).await.unwrap();
-        assert_eq!(done, Changed { changed: 1, gone: 1, held: 0 });
+        assert_eq!(done, Changed { changed: 1, gone: 1, ..Changed::default() });
         // One was closed before, and one has just ended.
         let done = broker.end_conversations(&workers, EndForm::Plain).await.unwrap();
-        assert_eq!(done, Changed { changed: 1, gone: 0, held: 0 });
+        assert_eq!(done, Changed { changed: 1, ..Changed::default() });
+        // Those that have ended stand before one that has not.
+        let young = dialog(&broker, &["DEFAULT"]).await;
+        let (sides, has_more) = broker.sides_to_change(&ConversationFilter::default(), false, 1).await.unwrap();
+        assert!(sides.len() == 1 && has_more, "{sides:?}");
+        let all = broker.conversations(&ConversationFilter::default(), 99).await.unwrap();
+        let (sides, has_more) = broker.sides_to_change(&of("worker", None), false, 1).await.unwrap();
+        let own = all.iter().find(|side| side.conversation_handle == young).unwrap();
+        assert_eq!(sides.iter().map(|side| side.conversation_id).collect::<Vec<_>>(), [own.conversation_id]);
+        assert!(!has_more);
         let mut done = Changed::default();
         broker.end_sides(&found, None, EndForm::Plain, &mut done).await.unwrap();
-        assert_eq!(done, Changed { changed: 0, gone: 2, held: 0 });
+        assert_eq!(done, Changed { gone: 2, ..Changed::default() });
     }
 }

@@ -59,6 +59,8 @@ pub struct ConversationSideDetails {
     pub side: ConversationSide,
     /// The session that holds the lock of its group; `None` if none does, or the store does not say it.
     pub held_by: Option<LockHolder>,
+    /// Why it is not known which session holds the lock, as if the owner of a file does not answer.
+    pub held_by_error: Option<String>,
     /// The other conversations of its group: their handles, at most a hundred.
     pub related: Vec<ConversationHandle>,
     /// Messages that wait for a RECEIVE on this side.
@@ -145,18 +147,19 @@ impl Broker {
         sides.sort_by_key(|side| !side.is_initiator);
         let mut detailed = Vec::with_capacity(sides.len());
         // An owner of a file that is stopped would be waited for again.
-        let mut answers = true;
+        let mut unknown = None;
         for side in sides {
             let mut details = self.with_messages(side, top, body_bytes).await?;
-            if answers {
+            if unknown.is_none() {
                 match self.lock_holder(details.side.conversation_group_id).await {
                     Ok(holder) => details.held_by = holder,
                     Err(error) => {
                         tracing::warn!(%error, "which session holds a conversation group is not known");
-                        answers = false;
+                        unknown = Some(error.message().to_owned());
                     }
                 }
             }
+            details.held_by_error.clone_from(&unknown);
             detailed.push(details);
         }
         Ok(Conversation { conversation_id, sides: detailed })
@@ -199,6 +202,7 @@ impl Broker {
         let related = related.into_iter().map(|other| other.conversation_handle).filter(|other| *other != handle);
         Ok(ConversationSideDetails {
             held_by: None,
+            held_by_error: None,
             related: related.take(100).collect(),
             side,
             messages: found,

@@ -98,6 +98,17 @@ impl Broker {
     /// # Errors
     /// Those of [`Broker::query`].
     pub async fn dead_letters(&self, filter: &DeadLetterFilter, top: u32, body_bytes: u32) -> Result<Vec<DeadLetter>> {
+        self.dead_letters_of(filter, None, top, body_bytes).await
+    }
+
+    /// The same, only that of one message if an id is given.
+    pub(super) async fn dead_letters_of(
+        &self,
+        filter: &DeadLetterFilter,
+        message: Option<MessageId>,
+        top: u32,
+        body_bytes: u32,
+    ) -> Result<Vec<DeadLetter>> {
         let text = |text: Option<String>| text.map_or(SqlValue::Null, SqlValue::Text);
         let number = |number: Option<i64>| number.map_or(SqlValue::Null, SqlValue::Integer);
         let DeadLetterFilter { letter, queue, service, message_type, conversation, before } = filter;
@@ -110,6 +121,7 @@ impl Broker {
             number(before.map(|before| before.0)),
             SqlValue::Integer(i64::from(body_bytes.min(i32::MAX as u32))),
             SqlValue::Integer(i64::from(top.clamp(1, MOST_DEAD_LETTERS))),
+            text(message.map(|id| id.0.to_string())),
         ];
         let query = self.shared_store().texts().inspect.dead_letters;
         self.query(query, params).await?.rows.iter().map(dead_letter).collect()

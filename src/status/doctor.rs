@@ -1,6 +1,6 @@
 //! The faults of a running broker: findings with advice.
 
-use super::shell::shell_word;
+use super::shell::{shell_command, shell_option};
 use super::{BY_POISON, count, flag};
 use crate::broker::Broker;
 use crate::catalog::body::BodyChecks;
@@ -172,17 +172,15 @@ impl Broker {
         let catalog = self.catalog();
         let Some(off) = catalog.queue(&finding.subject).and_then(|queue| queue.off.as_ref()) else { return };
         let since = off.since.map_or_else(String::new, |since| format!(" since {since}"));
-        let subject = shell_word(&finding.subject);
+        let resume = shell_command("dialoq resume", &finding.subject, "");
         let (by, advice) = match off.by {
-            OffBy::Poison => {
-                (BY_POISON.to_owned(), format!("find out why they happened, then `dialoq resume {subject}`"))
-            }
+            OffBy::Poison => (BY_POISON.to_owned(), format!("find out why they happened, then `{resume}`")),
             OffBy::Statement => (
                 match &off.reason {
                     Some(reason) => format!("by a statement, because: {reason}"),
                     None => "by a statement that gave no reason".to_owned(),
                 },
-                format!("when the reason is gone, `dialoq resume {subject}`"),
+                format!("when the reason is gone, `{resume}`"),
             ),
         };
         finding.what = format!("{}; it is off{since} {by}", finding.what);
@@ -284,7 +282,8 @@ impl Seen {
         let age = since.map_or_else(|| "no time".to_owned(), |since| rough(now.since(since)));
         let many = |one: &str| if *amount == 1 { format!("1 {one}") } else { format!("{amount} {one}s") };
         let (wait, are) = if *amount == 1 { ("waits", "is") } else { ("wait", "are") };
-        let (detail, word) = (detail.as_deref(), shell_word(subject));
+        let detail = detail.as_deref();
+        let command = |verb, options| shell_command(verb, subject, options);
         match kind {
             FindingKind::NeverEnded => (
                 format!(
@@ -305,8 +304,17 @@ impl Seen {
                 "begin them WITH LIFETIME, so that forgotten ones end, or END them when their work is done".to_owned(),
             ),
             FindingKind::DisabledQueue => (
-                format!("queue '{subject}' is disabled; {} for it {wait}, the oldest for {age}", many("message")),
-                format!("if rollbacks disabled it, find out why they happened, then `dialoq resume {word}`"),
+                match amount {
+                    0 => format!("queue '{subject}' is disabled; no message waits for it"),
+                    _ => format!(
+                        "queue '{subject}' is disabled; {} for it {wait}, the oldest for {age}",
+                        many("message")
+                    ),
+                },
+                format!(
+                    "if rollbacks disabled it, find out why they happened, then `{}`",
+                    command("dialoq resume", "")
+                ),
             ),
             FindingKind::WaitingMessages => (
                 format!("{} {wait} in queue '{subject}', the oldest for {age}", many("message")),
@@ -315,7 +323,10 @@ impl Seen {
                         "see that a process with procedure '{procedure}' registered runs, that its readers keep up, and that \
                          MAX_QUEUE_READERS is not too low"
                     ),
-                    None => "receive from it, or activate readers for it".to_owned(),
+                    None => format!(
+                        "receive from it, or activate readers for it; if readers run, `{}` says which session holds the first message",
+                        command("dialoq explain", "")
+                    ),
                 },
             ),
             FindingKind::Undelivered => (
@@ -324,13 +335,16 @@ impl Seen {
                     many("message"),
                     detail.filter(|status| !status.is_empty()).unwrap_or("delivery has not been tried yet")
                 ),
-                "do what the status says, or END the conversations that send them WITH ERROR".to_owned(),
+                "do what the status says, or erase the sides that sent them: `dialoq end HANDLE --cleanup`, and those that have \
+                 ended `dialoq end --all --state DO --cleanup`"
+                    .to_owned(),
             ),
             FindingKind::DeadLetters => (
                 format!("queue '{subject}' has {}, the first for {age}", many("dead letter")),
                 format!(
-                    "look at them with `dialoq dead list --queue {word}`, mend what failed, then `dialoq dead redrive` or \
-                     `dialoq dead purge`"
+                    "look at them with `dialoq dead list {of_it}`, mend what failed, then `dialoq dead redrive {of_it}` or \
+                     `dialoq dead purge {of_it}`",
+                    of_it = shell_option("--queue", subject)
                 ),
             ),
             FindingKind::BrokerDisabled => (format!("{subject} is disabled"), MEND_BROKER.to_owned()),
@@ -338,26 +352,30 @@ impl Seen {
             FindingKind::Quarantined => (
                 format!("{} of queue '{subject}' {are} quarantined", many("conversation group")),
                 format!(
-                    "find out why their messages cannot be handled (`dialoq peek {word}`), then `dialoq release` them or `dialoq \
-                     end` their conversations"
+                    "find out why their messages cannot be handled (`{}`), then `dialoq release GROUP`, or `dialoq end HANDLE` \
+                     of each conversation",
+                    command("dialoq peek", "")
                 ),
             ),
             FindingKind::PausedWorkQueue => (
                 format!("work queue '{subject}' is paused; {} {are} ready in it, the oldest for {age}", many("job")),
-                format!("when the reason is gone, `dialoq work resume {word}`"),
+                format!("when the reason is gone, `{}`", command("dialoq work resume", "")),
             ),
             FindingKind::DeadJobs => (
                 format!("work queue '{subject}' has {}, the first for {age}", many("dead job")),
                 format!(
-                    "look at them with `dialoq work list {word} --state dead`, mend what failed, then `dialoq work redrive {word}` \
-                     or `dialoq work cancel {word} --state dead`"
+                    "look at them with `{}`, mend what failed, then `{}` or `{}`",
+                    command("dialoq work list", "--state dead"),
+                    command("dialoq work redrive", ""),
+                    command("dialoq work cancel", "--state dead")
                 ),
             ),
             FindingKind::WaitingJobs => (
                 format!("{} {are} ready in work queue '{subject}', the oldest for {age}, and no reader takes one", many("job")),
                 format!(
-                    "see that a reader runs, such as `dialoq work run {word} --exec PROGRAM`; `dialoq explain {word}` says what \
-                     else may hold them up"
+                    "see that a reader runs, such as `{}`; `{}` says what else may hold them up",
+                    command("dialoq work run", "--exec PROGRAM"),
+                    command("dialoq explain", "")
                 ),
             ),
             FindingKind::LostJobs => (
@@ -368,7 +386,8 @@ impl Seen {
                 ),
                 format!(
                     "see that a process that opens the broker for changes runs: it gives them to other readers, or makes them dead; \
-                     `dialoq work list {word} --state lost` shows who took them"
+                     `{}` shows who took them",
+                    command("dialoq work list", "--state lost")
                 ),
             ),
             FindingKind::OverdueSchedule => (

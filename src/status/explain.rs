@@ -1,17 +1,19 @@
 //! "Why is this not moving": what holds a queue, a conversation or a message up.
 
+mod work_queue;
+
 use super::conversation::{ConversationFilter, ConversationSide};
+use super::dead_letters::{DeadLetter, DeadLetterFilter};
 use super::doctor::rough;
 use super::names::NameKind;
 use super::peek::{MessageFilter, PeekedMessage, WaitingMessage};
-use super::shell::shell_word;
+use super::shell::{shell_command, shell_option};
 use super::{BY_POISON, QueueStatus, Status};
 use crate::broker::Broker;
 use crate::catalog::OffBy;
 use crate::error::{Code, Error, Result};
-use crate::id::{GroupId, MessageId};
+use crate::id::{ConversationHandle, GroupId, MessageId};
 use crate::protocol::ConversationState;
-use crate::work::WorkQueueStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -163,9 +165,8 @@ impl Broker {
         if let Some(queue) = catalog.queue(subject) {
             let mut found = self.explain_queue(&queue.name).await?;
             if let Some(namesake) = catalog.work_queue(subject) {
-                let word = shell_word(&namesake.name);
-                found.summary =
-                    format!("{}; there is a work queue of this name too, see `dialoq work list {word}`", found.summary);
+                let list = shell_command("dialoq work list", &namesake.name, "");
+                found.summary = format!("{}; there is a work queue of this name too, see `{list}`", found.summary);
             }
             return Ok(found);
         }
@@ -181,6 +182,10 @@ impl Broker {
                 let kinds = [NameKind::Queue, NameKind::WorkQueue, NameKind::Service];
                 let near = kinds.into_iter().find_map(|kind| self.did_you_mean(kind, subject));
                 let hint = match near {
+                    _ if catalog.work_schedule(subject).is_some() => {
+                        let next = shell_command("dialoq work schedule next", subject, "");
+                        format!("; it is the name of a work schedule: `dialoq work schedule list`, `{next}`")
+                    }
                     Some(name) => format!("; did you mean '{name}'?"),
                     None if subject.parse::<u64>().is_ok() => {
                         format!("; if it is the id of a job, use `dialoq work show {subject}`")
@@ -213,10 +218,23 @@ impl Broker {
         if let Some(message) = self.undelivered(None, Some(MessageId(id)), 1, 0).await?.pop() {
             return self.explain_undelivered(message).await;
         }
+        if let Some(letter) = self.dead_letter_of(id).await? {
+            return Ok(explain_dead(&letter));
+        }
         Err(Error::new(
             Code::CONVERSATION_NOT_FOUND,
             format!("no message, conversation or group {id} is here: it was received or has ended, or never was"),
         ))
+    }
+
+    /// The dead letter of a message, or the first one of a conversation that is gone.
+    async fn dead_letter_of(&self, id: Uuid) -> Result<Option<DeadLetter>> {
+        let all = DeadLetterFilter::default();
+        if let Some(letter) = self.dead_letters_of(&all, Some(MessageId(id)), 1, 0).await?.pop() {
+            return Ok(Some(letter));
+        }
+        let of_conversation = DeadLetterFilter { conversation: Some(ConversationHandle(id)), ..all };
+        Ok(self.dead_letters(&of_conversation, 1, 0).await?.pop())
     }
 
     async fn explain_queue(&self, name: &str) -> Result<Explanation> {
@@ -224,17 +242,24 @@ impl Broker {
         let mut reasons = Reasons::default();
         let waiting = self.queue_reasons(&status, name, &mut reasons);
         // RECEIVE passes over the groups that sessions hold; the first one is named.
-        if let Some(first) = self.messages(Some(name), &MessageFilter::default(), None, 1, 0).await?.first()
-            && let Ok(Some(holder)) = self.lock_holder(first.conversation_group_id).await
-        {
-            reasons.notes(
-                ReasonKind::Held,
-                format!(
-                    "its first message, of conversation group {}, is held by {holder}",
-                    first.conversation_group_id
+        if let Some(first) = self.messages(Some(name), &MessageFilter::default(), None, 1, 0).await?.first() {
+            let group = first.conversation_group_id;
+            match self.lock_holder(group).await {
+                Ok(None) => {}
+                Ok(Some(holder)) => reasons.notes(
+                    ReasonKind::Held,
+                    format!("its first message, of conversation group {group}, is held by {holder}"),
+                    "",
                 ),
-                "",
-            );
+                Err(error) => reasons.notes(
+                    ReasonKind::Held,
+                    format!(
+                        "which session holds its first message, of conversation group {group}, is not known: {}",
+                        error.message()
+                    ),
+                    "",
+                ),
+            }
         }
         let summary = format!("queue '{name}' holds {}", messages(waiting));
         Ok(reasons.of(SubjectKind::Queue, name.to_owned(), summary))
@@ -250,23 +275,24 @@ impl Broker {
         let pausing: u64 =
             queue.levels.iter().filter(|level| level.retry_in_ms.is_some()).map(|level| level.messages).sum();
         off_reason(queue, reasons);
-        let word = shell_word(name);
         if quarantined > pausing {
             reasons.0.push(Reason {
                 kind: ReasonKind::Quarantined,
                 is_blocking: waiting == quarantined,
                 what: format!("poison handling has quarantined {}", messages(quarantined - pausing)),
                 advice: format!(
-                    "look at them with `dialoq peek {word}`, and release a group with `dialoq release GROUP`"
+                    "look at them with `{}`, and release a group with `dialoq release GROUP`",
+                    shell_command("dialoq peek", name, "")
                 ),
             });
         }
         if queue.dead_letters > 0 {
+            let of_it = shell_option("--queue", name);
             let (number, plural) = (queue.dead_letters, if queue.dead_letters == 1 { "" } else { "s" });
             reasons.notes(
                 ReasonKind::DeadLetters,
                 format!("{number} dead letter{plural}: messages that used up their attempts"),
-                format!("look at them with `dialoq dead list --queue {word}`, then `dialoq dead redrive`"),
+                format!("look at them with `dialoq dead list {of_it}`, then `dialoq dead redrive {of_it}`"),
             );
         }
         let first = queue.levels.iter().filter_map(|level| level.retry_in_ms).min();
@@ -332,7 +358,7 @@ impl Broker {
     fn reader_reasons(&self, queue: &QueueStatus, reasons: &mut Reasons) {
         let waits = queue.sessions_waiting.unwrap_or(0).max(self.sessions_waiting(&queue.name) as u64);
         let running = queue.readers_running.unwrap_or(0);
-        let word = shell_word(&queue.name);
+        let activate = shell_command("dialoq activate", &queue.name, "--exec PROGRAM");
         let procedure = queue.activation_procedure.as_deref().filter(|_| queue.is_activation_enabled);
         // A program activates it, and the queue has no clause.
         let is_by_program = queue.activation_procedure.is_none() && !queue.monitors.is_empty();
@@ -369,7 +395,7 @@ impl Broker {
                 Some(procedure) => reasons.blocks(
                     ReasonKind::NoReader,
                     format!("activation with procedure '{procedure}' is on, but no process runs readers for it"),
-                    format!("start one, such as `dialoq activate {word} --exec PROGRAM`"),
+                    format!("start one, such as `{activate}`"),
                 ),
                 None => {
                     let (off, advice) = match queue.activation_procedure {
@@ -381,10 +407,7 @@ impl Broker {
                                 queue.name.replace(']', "]]")
                             ),
                         ),
-                        None => (
-                            "activation is off",
-                            format!("receive from it, or run `dialoq activate {word} --exec PROGRAM`"),
-                        ),
+                        None => ("activation is off", format!("receive from it, or run `{activate}`")),
                     };
                     let what = format!(
                         "no reader is known: {off}; sessions of other processes that only wait in a RECEIVE are not recorded"
@@ -445,14 +468,14 @@ impl Broker {
             }
             ConversationState::Error => {
                 let error = self.error_texts(vec![handle.0]).await?.remove(&handle.0);
-                let text = error.map_or_else(
-                    || "its Error message was received".to_owned(),
-                    |(code, text)| format!("Error {code}: {text}"),
-                );
+                let (text, before) = match error {
+                    Some((code, text)) => (format!("Error {code}: {text}"), "receive the Error, and "),
+                    None => ("its Error message was received".to_owned(), ""),
+                };
                 reasons.blocks(
                     ReasonKind::InError,
                     format!("the side of service '{at}' is in error: {text}"),
-                    format!("receive the Error, and `dialoq end {handle}`"),
+                    format!("{before}`dialoq end {handle}`"),
                 );
             }
             ConversationState::DisconnectedInbound => reasons.blocks(
@@ -494,6 +517,15 @@ impl Broker {
         if let Some(first) = self.messages(None, &filter, None, 1, 0).await?.first() {
             self.waiting_reasons(status, first, reasons).await?;
         }
+        let filter = DeadLetterFilter { conversation: Some(handle), ..DeadLetterFilter::default() };
+        let letters = self.dead_letters(&filter, 2, 0).await?;
+        if let Some(first) = letters.first() {
+            let (what, mut advice) = dead_letter_texts(first);
+            if letters.len() > 1 {
+                advice.push_str(&format!("; it is not the only one: `dialoq dead list --conversation {handle}`"));
+            }
+            reasons.notes(ReasonKind::DeadLetters, what, advice);
+        }
         Ok(())
     }
 
@@ -519,7 +551,12 @@ impl Broker {
 
     fn undelivered_reason(&self, message: &WaitingMessage, reasons: &mut Reasons) {
         let code = message.transmission_status.split(':').next().and_then(|code| code.trim().parse().ok());
-        let (hint, _) = self.waiting_hint(code, &message.to_service_name);
+        let (hint, is_mistake) = self.waiting_hint(code, &message.to_service_name);
+        let mut advice = hint.unwrap_or_default();
+        if is_mistake {
+            let handle = message.conversation_handle;
+            advice.push_str(&format!("; or erase its side with what it sent: `dialoq end {handle} --cleanup`"));
+        }
         let status = match message.transmission_status.as_str() {
             "" => "it stands behind an earlier message of its conversation",
             status => status,
@@ -530,7 +567,7 @@ impl Broker {
                 "message {} to service '{}' waits to be delivered since {}: {status}",
                 message.message_sequence_number, message.to_service_name, message.since
             ),
-            hint.unwrap_or_default(),
+            advice,
         );
     }
 
@@ -556,7 +593,10 @@ impl Broker {
                     message.priority,
                     queue.name
                 ),
-                "raise its level with `dialoq reprioritise`, or use a strategy that does not starve low levels",
+                format!(
+                    "raise its level with `dialoq reprioritise LEVEL {}`, or use a strategy that does not starve low levels",
+                    message.conversation_handle
+                ),
             );
         }
         let same = waiting().filter(|level| level.priority == message.priority);
@@ -622,46 +662,32 @@ impl Broker {
         );
         Ok(reasons.of(SubjectKind::Message, message.message_id.to_string(), summary))
     }
+}
 
-    async fn explain_work_queue(&self, name: &str) -> Result<Explanation> {
-        let mut reasons = Reasons::default();
-        let queues = self.work_queues().await?;
-        let limits = self.work_limits(name);
-        let summary = match queues.into_iter().find(|queue| queue.name == name) {
-            None => format!("work queue '{name}'"),
-            Some(queue) => {
-                work_reasons(&queue, !limits.is_empty(), &mut reasons);
-                let (ready, taken, scheduled) = (jobs(queue.ready), queue.taken, queue.scheduled);
-                match queue.lost {
-                    0 => format!("work queue '{name}' has {ready} ready, {taken} taken and {scheduled} scheduled"),
-                    lost => format!(
-                        "work queue '{name}' has {ready} ready, {taken} taken, {scheduled} scheduled and {lost} lost"
-                    ),
-                }
-            }
-        };
-        for limit in limits {
-            reasons.notes(ReasonKind::Limited, limit, "");
-        }
-        Ok(reasons.of(SubjectKind::WorkQueue, name.to_owned(), summary))
-    }
+/// A dead letter, and what to do with it.
+fn dead_letter_texts(letter: &DeadLetter) -> (String, String) {
+    let DeadLetter { dead_letter_id: id, message_sequence_number, died_at, attempts, reason, .. } = letter;
+    let plural = if *attempts == 1 { "" } else { "s" };
+    let why = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let what = format!("message {message_sequence_number} died at {died_at} after {attempts} attempt{plural}{why}");
+    let advice = match letter.is_conversation_open {
+        true => format!("look at it with `dialoq dead show {id}`, mend what failed, then `dialoq dead redrive {id}`"),
+        false => format!(
+            "look at it with `dialoq dead show {id}`; its conversation has ended, so it can only be removed: `dialoq dead purge {id}`"
+        ),
+    };
+    (what, advice)
+}
 
-    /// What can keep a ready job of a work queue from being taken, as its definition says.
-    fn work_limits(&self, name: &str) -> Vec<String> {
-        use crate::protocol::definition::{WorkNumber as N, WorkOrder};
-        let catalog = self.catalog();
-        let Some(settings) = catalog.work_queue(name).map(|queue| &queue.settings) else { return Vec::new() };
-        let numbers = [N::MaxTaken, N::MaxTakenPerKey, N::RateJobs, N::KeyRateJobs].into_iter();
-        let numbers = numbers.filter_map(|number| Some(format!("{} = {}", number.word(), settings.limit(number)?)));
-        let numbers = numbers.collect::<Vec<_>>().join(", ");
-        let numbers = (!numbers.is_empty()).then(|| format!("it has limits: {numbers}"));
-        let order = (settings.order == WorkOrder::FifoStrict).then(|| {
-            "its ORDER is FIFO_STRICT: a job waits for those of its key that were pushed before it, also while one of them is \
-             taken or waits for its next attempt; jobs without a key are one line"
-                .to_owned()
-        });
-        numbers.into_iter().chain(order).collect()
-    }
+fn explain_dead(letter: &DeadLetter) -> Explanation {
+    let mut reasons = Reasons::default();
+    let (what, advice) = dead_letter_texts(letter);
+    reasons.blocks(ReasonKind::DeadLetters, what, advice);
+    let summary = format!(
+        "message {} of conversation {}, of type '{}', is a dead letter of queue '{}'",
+        letter.message_sequence_number, letter.conversation_handle, letter.message_type_name, letter.queue
+    );
+    reasons.of(SubjectKind::Message, letter.message_id.to_string(), summary)
 }
 
 /// Why the group of this side is quarantined.
@@ -697,60 +723,8 @@ fn off_reason(queue: &QueueStatus, reasons: &mut Reasons) {
     };
     let is_poison = queue.off.as_ref().is_some_and(|off| off.by == OffBy::Poison);
     let before = if is_poison { "find out why they happened, then " } else { "" };
-    let advice = format!("{before}`dialoq resume {}`", shell_word(&queue.name));
+    let advice = format!("{before}`{}`", shell_command("dialoq resume", &queue.name, ""));
     reasons.blocks(ReasonKind::QueueOff, format!("queue '{}' is off{why}", queue.name), advice);
-}
-
-fn work_reasons(queue: &WorkQueueStatus, has_limits: bool, reasons: &mut Reasons) {
-    let name = shell_word(&queue.name);
-    if !queue.is_enabled {
-        reasons.blocks(ReasonKind::Paused, "it is paused", format!("`dialoq work resume {name}`"));
-    }
-    if queue.scheduled > 0 {
-        let what = format!(
-            "{} for a later time: a delay, or the back-off after a failure",
-            of_jobs(queue.scheduled, "waits", "wait")
-        );
-        reasons.notes(ReasonKind::NotDue, what, format!("`dialoq work list {name} --state scheduled` shows when"));
-    }
-    if queue.dead > 0 {
-        let what = format!("{} without an attempt left", of_jobs(queue.dead, "is", "are"));
-        reasons.notes(ReasonKind::Dead, what, format!("`dialoq work redrive {name}` gives them new ones"));
-    }
-    if queue.lost > 0 {
-        let (are, its) = if queue.lost == 1 { ("is", "its") } else { ("are", "their") };
-        let reader = if queue.lost == 1 { "reader has" } else { "readers have" };
-        reasons.notes(
-            ReasonKind::NoReader,
-            format!("{} lost: {its} lease is over, and {its} {reader} reported nothing", of_jobs(queue.lost, are, are)),
-            format!(
-                "see that a process that opens the broker for changes runs, such as `dialoq work run {name} --exec PROGRAM`: \
-                 it gives them to other readers, or makes them dead"
-            ),
-        );
-    }
-    match (queue.ready, queue.taken) {
-        (0, 0) if queue.lost > 0 => {}
-        (0, 0) => reasons.notes(ReasonKind::Empty, "no job is ready", ""),
-        (0, taken) => {
-            reasons.notes(ReasonKind::Readers, format!("{} being worked on", of_jobs(taken, "is", "are")), "")
-        }
-        (ready, 0) if queue.is_enabled => reasons.notes(
-            ReasonKind::NoReader,
-            format!("{} ready and none is taken", of_jobs(ready, "is", "are")),
-            format!(
-                "{}see that a reader runs, such as `dialoq work run {name} --exec PROGRAM`",
-                if has_limits { "unless what follows holds them up, " } else { "" }
-            ),
-        ),
-        (ready, taken) => {
-            reasons.notes(
-                ReasonKind::Readers,
-                format!("{} ready, {} being worked on", of_jobs(ready, "is", "are"), of_jobs(taken, "is", "are")),
-                "",
-            );
-        }
-    }
 }
 
 /// The processes that activate a queue.
@@ -767,12 +741,4 @@ fn messages(number: u64) -> String {
 
 fn of_messages(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", messages(number), if number == 1 { one } else { many })
-}
-
-fn jobs(number: u64) -> String {
-    if number == 1 { "1 job".to_owned() } else { format!("{number} jobs") }
-}
-
-fn of_jobs(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", jobs(number), if number == 1 { one } else { many })
 }

@@ -17,7 +17,7 @@
 //! # Ok(()) }
 //! ```
 
-mod change;
+pub(crate) mod change;
 mod conversation;
 mod dead_letters;
 mod delivery;

@@ -50,7 +50,7 @@ pub enum MessageState {
 }
 
 /// The body of a message as far as it was read. Serializes as `body` (text, or null for none) or `body_base64`, with
-/// `body_bytes`, its whole length, and `is_body_cut`.
+/// `body_bytes`, its whole length, and `is_body_cut`. Where the text was in UTF-16, `body_encoding` says in which form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeekedBody {
     /// Its first bytes; empty if there is no body.
@@ -86,11 +86,14 @@ impl PeekedBody {
 
 impl Serialize for PeekedBody {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_struct("PeekedBody", 3)?;
+        let mut map = serializer.serialize_struct("PeekedBody", 4)?;
         match self.text() {
             BodyText::Absent => map.serialize_field("body", &())?,
             BodyText::Text(text) => map.serialize_field("body", text)?,
-            BodyText::Utf16(text, _) => map.serialize_field("body", &text)?,
+            BodyText::Utf16(text, form) => {
+                map.serialize_field("body", &text)?;
+                map.serialize_field("body_encoding", &form)?;
+            }
             BodyText::Binary(bytes) => map.serialize_field("body_base64", &to_base64(bytes))?,
         }
         map.serialize_field("body_bytes", &self.length)?;
@@ -334,4 +337,25 @@ fn waiting(row: &SqlRow) -> Result<WaitingMessage> {
         transmission_status: row.get::<Option<String>>("transmission_status")?.unwrap_or_default(),
         body: PeekedBody::read(row)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sent on, such a body had half its bytes.
+    #[test]
+    fn the_encoding_of_a_body_is_serialized_with_its_text() {
+        let json = |bytes: &[u8]| {
+            let body = PeekedBody { bytes: bytes.to_vec(), length: bytes.len() as u64 };
+            serde_json::to_value(body).unwrap()
+        };
+        let utf16 = json(b"h\0i\0");
+        assert_eq!((&utf16["body"], &utf16["body_encoding"]), (&"hi".into(), &"utf-16le".into()), "{utf16}");
+        let utf8 = json(b"hi");
+        assert!(utf8["body"] == "hi" && utf8.get("body_encoding").is_none(), "{utf8}");
+        let line = serde_json::json!({ "body": utf16["body"], "body_encoding": utf16["body_encoding"] });
+        let line = crate::jsonl::SendLine::parse(&line.to_string()).unwrap();
+        assert_eq!(line.body.as_deref(), Some(&b"h\0i\0"[..]));
+    }
 }

@@ -88,6 +88,13 @@ fn a_queue_that_is_off_or_busy_is_no_failure_of_a_send() {
     shop.ok(&[SEND_ORDER, &["first"]].concat());
     let paused = shop.ok(&["pause", "orders", "--reason", "stock taking"]);
     assert_eq!(paused.trim_end(), "paused queue 'orders'");
+    let again = ["--json", "pause", "orders", "--reason", "stock taking"];
+    for arguments in [&again[..], &again[..3]] {
+        assert_eq!(shop.json(arguments)[0]["has_changed"], false, "{arguments:?}");
+    }
+    let replaced = ["pause", "orders", "--reason", "the warehouse burns"];
+    assert!(shop.ok(&replaced).contains("was off already; its reason is the new one"));
+    assert_eq!(shop.json(&again)[0]["has_changed"], true, "the first reason again");
     assert!(shop.ok(&["pause", "orders"]).contains("was off already"));
     let status = shop.ok(&["status"]);
     assert!(status.contains("orders is OFF since 20") && status.contains(": stock taking"), "{status}");
@@ -313,8 +320,20 @@ fn dead_letters_are_listed_shown_redriven_and_purged() {
     let status = shop.ok(&["status"]);
     assert!(status.contains("orders has 3 dead letters: dialoq dead list --queue orders"), "{status}");
     assert!(shop.ok(&["show", &handle]).contains("dead letters"));
-    assert!(shop.ok(&["explain", "orders"]).contains("3 dead letters"));
-    assert!(text(&shop.run_with(&["doctor"], b"").stdout).contains("queue 'orders' has 3 dead letters"));
+    let explained = shop.ok(&["explain", "orders"]);
+    assert!(explained.contains("3 dead letters") && explained.contains("`dialoq dead redrive --queue orders`"));
+    let found_faults = text(&shop.run_with(&["doctor"], b"").stdout);
+    assert!(found_faults.contains("queue 'orders' has 3 dead letters"), "{found_faults}");
+    assert!(found_faults.contains("`dialoq dead redrive --queue orders` or `dialoq dead purge --queue orders`"));
+    // It was said that such a message was received, and that nothing holds the conversation up.
+    let explained = shop.ok(&["explain", found[1]["message_id"].as_str().unwrap()]);
+    assert!(explained.contains("is a dead letter of queue 'orders'"), "{explained}");
+    assert!(explained.contains("after 2 attempts") && explained.contains(&format!("`dialoq dead redrive {}`", ids[1])));
+    for id in ["conversation_handle", "conversation_id"] {
+        let explained = shop.ok(&["explain", found[1][id].as_str().unwrap()]);
+        assert!(explained.contains(&format!("`dialoq dead show {}`", ids[1])), "{explained}");
+        assert!(explained.contains("it is not the only one: `dialoq dead list --conversation "), "{explained}");
+    }
 
     assert!(shop.fails(2, &["dead", "redrive"]).contains("--all"));
     shop.fails(2, &["dead", "redrive", &ids[0], "--queue", "orders"]);
@@ -332,6 +351,8 @@ fn dead_letters_are_listed_shown_redriven_and_purged() {
     let out = shop.ok(&["dead", "redrive", "--all", "--yes"]);
     assert!(out.contains("redrove 1 dead letter; left 1 whose conversation has ended"), "{out}");
     assert!(shop.fails(1, &["dead", "redrive", &ids[0]]).contains("60050"));
+    let explained = shop.ok(&["explain", found[0]["message_id"].as_str().unwrap()]);
+    assert!(explained.contains(&format!("it can only be removed: `dialoq dead purge {}`", ids[0])), "{explained}");
     assert_eq!(shop.bodies("orders"), ["bad", "worse"], "each has its old place");
 
     let (code, out, _) = run(&shop, &["dead", "purge", &ids[0]]);
@@ -548,4 +569,80 @@ fn a_resumed_queue_gets_all_that_waits_for_it() {
         };
         assert_eq!(waiting(&shop), 0, "{is_paused}");
     }
+}
+
+/// It said that nothing was left, and the next purge of the rest was a surprise.
+#[test]
+fn a_purge_says_that_there_is_more_than_it_takes_at_once() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let input = "{\"body\":\"x\"}\n".repeat(10_001);
+    shop.ok_with(SEND_ORDER, input.as_bytes());
+    let (code, out, _) = run(&shop, &["--json", "purge", "orders"]);
+    let preview = &lines(&out)[0];
+    assert_eq!((code, &preview["messages"], &preview["has_more"]), (Some(6), &10_000.into(), &true.into()), "{out}");
+    assert!(run(&shop, &["purge", "orders"]).1.contains("there are more than those, for the next purge"));
+    let purged = shop.ok(&["purge", "orders", "--yes"]);
+    let first =
+        "removed 10000 messages; ended 0 conversations; left 0 messages; there are more than those: run it again";
+    assert_eq!(purged.lines().last(), Some(first));
+    let purged = shop.ok(&["purge", "orders", "--yes"]);
+    assert_eq!(purged.lines().last(), Some("removed 1 message; ended 0 conversations; left 0 messages"));
+    let ended = &shop.json(&["--json", "end", "--all", "--queue", "orders", "--yes"])[0];
+    assert_eq!((&ended["changed"], &ended["has_more"]), (&1.into(), &false.into()));
+}
+
+/// The advice was an END WITH ERROR, which is refused (8427).
+#[test]
+fn a_message_that_cannot_be_delivered_after_the_end_of_its_sender_can_be_given_up_as_advised() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let send = ["--json", "send", "--from", "//shop/Checkout", "--to", "nowhere", "--end", "x"];
+    let (_, sent, _) = run(&shop, &send);
+    let handle = lines(&sent)[0]["conversation_handle"].as_str().unwrap().to_owned();
+    let advice = format!("dialoq end {handle} --cleanup");
+    let explained = shop.ok(&["explain", &handle]);
+    assert!(explained.contains(&format!("`{advice}`")), "{explained}");
+    let (code, found, _) = run(&shop, &["doctor", "--after", "0s"]);
+    assert!(code == Some(3) && found.contains("`dialoq end --all --state DO --cleanup`"), "{found}");
+    let words: Vec<&str> = advice.split(' ').skip(1).collect();
+    shop.ok(&words);
+    run(&shop, &send);
+    shop.ok(&["end", "--all", "--state", "DO", "--cleanup", "--yes"]);
+    assert!(!shop.ok(&["doctor", "--after", "0s"]).contains("nowhere"));
+}
+
+#[test]
+fn an_end_without_a_handle_says_what_it_may_be_given() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    assert!(shop.fails(2, &["end"]).contains("--all with a filter such as --queue"));
+    assert!(shop.fails(2, &["end", "--queue", "orders"]).contains("give --all with it"));
+}
+
+#[test]
+fn advice_about_a_name_that_begins_with_a_dash_can_be_run() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    shop.ok_with(&["apply", "-"], b"CREATE QUEUE [-x] WITH STATUS = OFF; CREATE WORK QUEUE [-w]");
+    let explained = shop.ok(&["explain", "--", "-x"]);
+    assert!(explained.contains("`dialoq resume -- -x`"), "{explained}");
+    shop.ok(&["resume", "--", "-x"]);
+    shop.ok(&["work", "pause", "--", "-w"]);
+    let explained = shop.ok(&["explain", "--", "-w"]);
+    assert!(explained.contains("`dialoq work resume -- -w`"), "{explained}");
+    shop.ok(&["work", "resume", "--", "-w"]);
+}
+
+#[test]
+fn explain_says_that_a_name_is_that_of_a_work_schedule() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    let definitions = "CREATE WORK QUEUE w; CREATE WORK SCHEDULE [every hour] ON WORK QUEUE w WITH CRON = '0 * * * *'";
+    shop.ok_with(&["apply", "-"], definitions.as_bytes());
+    let refused = shop.fails(1, &["explain", "every hour"]);
+    assert!(
+        refused.contains("it is the name of a work schedule") && refused.contains("next 'every hour'"),
+        "{refused}"
+    );
 }

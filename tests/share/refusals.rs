@@ -161,9 +161,13 @@ fn an_owner_that_does_not_answer_is_asked_once_for_the_holders_of_a_conversation
         let looking = Broker::open_read_only(&place.url()).await.unwrap();
         let shown = looking.conversation(dialog.0, 1, 0).await.unwrap();
         assert_eq!((shown.sides.len(), asked()), (2, 1));
+        assert!(shown.sides.iter().all(|side| side.held_by_error.is_some()), "{shown:?}");
         let explained = looking.explain(&dialog.to_string()).await.unwrap();
         assert!(explained.reasons.iter().any(|reason| reason.what.contains("is not known")), "{explained:?}");
         assert_eq!(asked(), 1);
+        let explained = looking.explain("receiver").await.unwrap();
+        let says_so = |text: &str| text.starts_with("which session holds its first message");
+        assert!(explained.reasons.iter().any(|reason| says_so(&reason.what)), "{explained:?}");
     });
 }
 

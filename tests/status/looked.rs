@@ -508,7 +508,20 @@ pub(crate) async fn dead_letters_are_seen_redriven_and_purged_by_a_filter(store:
     let seen = broker.conversation(letters[1].conversation_handle.0, 10, 100).await.unwrap();
     assert_eq!(seen.sides[1].dead_letters, [letters[1].clone()]);
 
+    for letter in &letters {
+        let explained = broker.explain(&letter.message_id.to_string()).await.unwrap();
+        assert_eq!((explained.kind, &*explained.subject), (SubjectKind::Message, &*letter.message_id.to_string()));
+        let [reason] = &explained.reasons[..] else { panic!("{explained:?}") };
+        assert!(reason.is_blocking && reason.kind == ReasonKind::DeadLetters, "{explained:?}");
+        let redrive = format!("`dialoq dead redrive {}`", letter.dead_letter_id);
+        assert!(reason.advice.ends_with(&redrive), "{explained:?}");
+        let explained = broker.explain(&letter.conversation_handle.to_string()).await.unwrap();
+        assert!(explained.reasons.iter().any(|reason| reason.advice.ends_with(&redrive)), "{explained:?}");
+    }
+
     broker.end_with_cleanup(letters[0].conversation_handle).await.unwrap();
+    let explained = broker.explain(&letters[0].conversation_handle.to_string()).await.unwrap();
+    assert!(explained.reasons[0].advice.contains("`dialoq dead purge "), "{explained:?}");
     let done = broker.redrive_dead_letters(&DeadLetterFilter { before, ..all.clone() }).await.unwrap();
     assert_eq!((done.redriven, done.ended), (0, 1));
     let holder = broker.begin().await.unwrap();

@@ -1,5 +1,5 @@
 -- Dead letters, in the order in which their messages arrived. A parameter that is NULL chooses nothing. No lock is taken.
--- Takes: @P1 queue, @P2 service_name, @P3 message_type_name, @P4 conversation_handle, @P5 dead_letter_id, @P6 died before (microseconds of UTC), @P7 at most so many bytes of each body, @P8 at most so many
+-- Takes: @P1 queue, @P2 service_name, @P3 message_type_name, @P4 conversation_handle, @P5 dead_letter_id, @P6 died before (microseconds of UTC), @P7 at most so many bytes of each body, @P8 at most so many, @P9 message_id
 -- Gives: dead_letter_id, queue_name, service_name, far_service_name, service_contract_name, conversation_handle, conversation_id, conversation_group_id, is_conversation_open, sequence, priority, message_type_name, message_id, enqueued_at, died_at (microseconds of UTC), attempts, reason, body, body_bytes
 SELECT TOP (CAST(@P8 AS bigint))
     d.dead_letter_id, d.queue_name, d.service_name, d.far_service_name, d.service_contract_name,
@@ -22,4 +22,5 @@ WHERE (@P1 IS NULL OR TRANSLATE(d.queue_name COLLATE Latin1_General_100_BIN2,
     AND (@P4 IS NULL OR d.conversation_handle = CAST(@P4 AS uniqueidentifier))
     AND (@P5 IS NULL OR d.dead_letter_id = CAST(@P5 AS bigint))
     AND (@P6 IS NULL OR DATEDIFF_BIG(microsecond, '1970-01-01', d.died_at) < CAST(@P6 AS bigint))
+    AND (@P9 IS NULL OR d.message_id = CAST(@P9 AS uniqueidentifier))
 ORDER BY d.dead_letter_id

@@ -3,7 +3,7 @@
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, counted, printable, printable_name};
 use dialoq::activation::ReaderEvent;
-use dialoq::internals::shell_word;
+use dialoq::internals::shell_command;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -116,13 +116,14 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         self.is_off = !is_on;
-        let (name, word) = (printable_name(self.queue), shell_word(self.queue));
-        let word = printable_name(&word);
+        let name = printable_name(self.queue);
+        let [explain, resume] = ["dialoq explain", "dialoq resume"].map(|verb| shell_command(verb, self.queue, ""));
+        let (explain, resume) = (printable_name(&explain), printable_name(&resume));
         let event = if is_on { "queue_on" } else { "queue_off" };
         let text = match is_on {
             true => format!("queue '{name}' is on again"),
             false => format!(
-                "queue '{name}' is OFF, so it hands out no message; `dialoq explain {word}` says why, and `dialoq resume {word}` turns it on"
+                "queue '{name}' is OFF, so it hands out no message; `{explain}` says why, and `{resume}` turns it on"
             ),
         };
         self.say(json!({ "event": event, "queue": self.queue }), &text)

@@ -7,6 +7,7 @@ use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::lines::{LineWork, has_ended, were};
 use crate::cli::output::Output;
+use crate::cli::waits::naming_the_holder;
 use dialoq::act::{Dialog, Outgoing};
 use dialoq::internals::ErrorConstructors;
 use dialoq::internals::jsonl::SendLine;
@@ -118,6 +119,8 @@ impl<'a> Sender<'a> {
     async fn send_batch(&mut self, batch: Vec<Item>, is_last: bool, interrupt: &Interrupt) -> Result<(), Failure> {
         let before = self.dialog;
         let (first, last) = (batch[0].place, batch[batch.len() - 1].place);
+        let (broker, output) = (self.broker, self.output);
+        let (conversation, group) = (self.options.conversation, self.options.group);
         // Before its commit ctrl-C takes all of it back.
         let filled = async {
             let tx = self.broker.begin().await?;
@@ -128,6 +131,7 @@ impl<'a> Sender<'a> {
             }
             Ok::<_, Error>((tx, done, stopped_by, ends_all))
         };
+        let filled = naming_the_holder(broker, conversation, group, output, filled);
         let filled = match interrupt.unless_requested(filled).await {
             Ok(Some(filled)) => Ok(filled),
             Ok(None) => {

@@ -4,7 +4,7 @@ use super::Sides;
 use crate::cli::output::{counted, fitting, folded, marked, printable, printable_name, shortened, span, table};
 use crate::cli::work::queue_table;
 use comfy_table::Cell;
-use dialoq::internals::shell_word;
+use dialoq::internals::{shell_command, shell_option};
 use dialoq::status::{
     ConversationCount, ConversationSide, LevelStatus, MonitorStatus, OffBy, QueueOff, QueueStatus, Status,
 };
@@ -42,10 +42,10 @@ fn work_queues(queues: &[WorkQueueStatus]) -> String {
     let mut text = format!("\n\nWork queues\n{}", queue_table(queues));
     for queue in queues.iter().filter(|queue| queue.dead > 0) {
         text.push_str(&folded(&format!(
-            "\n{} has {}: dialoq work list {} --state dead",
+            "\n{} has {}: {}",
             printable_name(&queue.name),
             counted(queue.dead, "dead job"),
-            printable_name(&shell_word(&queue.name))
+            printable_name(&shell_command("dialoq work list", &queue.name, "--state dead"))
         )));
     }
     text
@@ -84,8 +84,8 @@ fn queues(queues: &[QueueStatus]) -> String {
         let letters = counted(queue.dead_letters, "dead letter");
         let name = printable_name(&queue.name);
         text.push_str(&format!(
-            "\n{name} has {letters}: dialoq dead list --queue {}",
-            printable_name(&shell_word(&queue.name))
+            "\n{name} has {letters}: dialoq dead list {}",
+            printable_name(&shell_option("--queue", &queue.name))
         ));
     }
     text

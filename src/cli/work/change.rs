@@ -121,9 +121,19 @@ async fn each(
     if interrupt.unless_requested(changed).await?.is_none() {
         return Err(Failure::cut_off(&format!("{done} {}", counted(number, "job"))));
     }
+    let left = found as u64 - number;
     match output.json {
-        true => output.result_json(&json!({ done: number })),
-        false => output.result(&format!("{done} {}", counted(number, "job"))),
+        true => output.result_json(&json!({ done: number, "left": left })),
+        false => output.result(&text(done, number, left)),
+    }
+}
+
+/// What was done, and how many of the jobs that were found were not changed.
+fn text(done: &str, number: u64, left: u64) -> String {
+    let changed = format!("{done} {}", counted(number, "job"));
+    match left {
+        0 => changed,
+        left => format!("{changed}; left {left} that a transaction holds or that changed meanwhile"),
     }
 }
 
@@ -170,5 +180,17 @@ async fn set_status(globals: &Globals, output: &Output, queue: &str, is_on: bool
     match output.json {
         true => output.result_json(&json!({ "queue": queue, "status": state })),
         false => output.result(&format!("{state} work queue '{}'", printable(queue))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_were_found_and_not_changed_are_said_to_be_left() {
+        assert_eq!(text("cancelled", 1, 0), "cancelled 1 job");
+        let left = "cancelled 2 jobs; left 2 that a transaction holds or that changed meanwhile";
+        assert_eq!(text("cancelled", 2, 2), left);
     }
 }

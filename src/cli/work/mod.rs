@@ -15,7 +15,7 @@ use super::globals::Globals;
 use super::interrupt::Interrupt;
 use super::output::{Output, printable_name};
 use clap::{Args, Subcommand};
-use dialoq::internals::shell_word;
+use dialoq::internals::shell_command;
 use dialoq::work::JobFilter;
 use dialoq::{JobId, Timestamp};
 use std::time::Duration;
@@ -139,9 +139,9 @@ impl Filter {
 
 /// Why a paused work queue gives no job.
 fn paused(queue: &str) -> String {
-    let (name, word) = (printable_name(queue), shell_word(queue));
-    let word = printable_name(&word);
-    format!("work queue '{name}' is paused, so it hands out no job; `dialoq work resume {word}` ends that")
+    let (name, resume) = (printable_name(queue), shell_command("dialoq work resume", queue, ""));
+    let resume = printable_name(&resume);
+    format!("work queue '{name}' is paused, so it hands out no job; `{resume}` ends that")
 }
 
 /// Reads a job id.

@@ -11,6 +11,7 @@ use dialoq::internals::ErrorConstructors;
 use dialoq::work::{PushJob, Pushed};
 use dialoq::{Act, Broker, Error, Result};
 use serde_json::json;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 /// The most lines of one commit, and the bytes after which it takes no further line.
@@ -176,6 +177,9 @@ struct Line {
 
 /// The lines of standard input, without their ends.
 fn standard_input() -> ReadAhead<Line> {
+    if std::io::stdin().is_terminal() {
+        Output::new(false).note("reading jobs from standard input, one line each; ctrl-D ends, --help says more");
+    }
     ReadAhead::new(LINES_AT_ONCE, |reading| {
         read_lines(std::io::stdin().lock(), |number, line| {
             let text = line.map(|line| {
