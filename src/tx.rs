@@ -515,6 +515,11 @@ impl Perform for Tx {
                 })
                 .await?;
             match done {
+                // A caller that gets the error of a RECEIVE, as of rows that cannot be read, gets it each time.
+                Done::Verb(VerbEffect::Receives(_), Err(error)) => {
+                    self.seen.set();
+                    Err(error)
+                }
                 Done::Verb(_, outcome) => outcome.inspect(|outcome| self.hands_over(outcome)),
                 _ => unreachable!("a verb gives an outcome"),
             }

@@ -90,7 +90,8 @@ BEGIN
     WHERE s.next_at IS NOT NULL ORDER BY s.next_at;
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     SET @recheck_at = NULL;
-    SELECT @recheck_at = MIN(q.receives_held_until) FROM dialoq.service_queue AS q WITH (READUNCOMMITTED);
+    SELECT @recheck_at = MIN(q.receives_held_until) FROM dialoq.service_queue AS q WITH (READUNCOMMITTED)
+    WHERE q.receives_held_until > @clock;
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     SET @recheck_at = NULL;
     IF @is_manual = 0

@@ -21,13 +21,15 @@ DECLARE
     v_held bigint;
     v_queues text := '';
     v_held_queues text := '';
-    v_has_locked boolean := false;
+    v_now timestamptz := dialoq.current_time_utc();
+    -- While receives are held back, clients go on polling: the notice of the hold's end may be lost with the process that owes it.
+    v_has_locked boolean := EXISTS (SELECT FROM dialoq.service_queue AS q WHERE q.receives_held_until > v_now);
     w dialoq.work_queue;
 BEGIN
     -- While a definition holds receives back, nothing of a queue is ready.
     FOR v_queue_id IN
         SELECT q.queue_id FROM dialoq.service_queue AS q
-        WHERE (q.receives_held_until > dialoq.current_time_utc()) IS NOT TRUE ORDER BY q.queue_id
+        WHERE q.receives_held_until IS NULL OR q.receives_held_until <= v_now ORDER BY q.queue_id
     LOOP
         v_floor := (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1);
         v_groups := ARRAY(
@@ -109,7 +111,7 @@ BEGIN
             (SELECT j.due_at FROM dialoq.job AS j WHERE j.due_at IS NOT NULL AND j.holder IS NULL ORDER BY j.due_at LIMIT 1),
             (SELECT r.wake_at FROM dialoq.work_rate AS r WHERE r.wake_at IS NOT NULL ORDER BY r.wake_at LIMIT 1),
             (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1),
-            (SELECT min(q.receives_held_until) FROM dialoq.service_queue AS q)),
+            (SELECT min(q.receives_held_until) FROM dialoq.service_queue AS q WHERE q.receives_held_until > v_now)),
         v_queues, v_held_queues, v_has_locked, coalesce(b.manual_now, clock_timestamp())
     FROM dialoq.broker AS b;
 END $$;

@@ -76,7 +76,7 @@ pub(in crate::core) struct UnwrittenTake {
 pub(in crate::core) enum Undone {
     /// A unit that was refused or met a lock: its reader has seen no job.
     BeforeItsCommit,
-    /// The transaction goes on.
+    /// The transaction goes on, or no caller has seen anything of it.
     ToSavepoint,
     /// The transaction has ended.
     ByRollback(Timestamp),

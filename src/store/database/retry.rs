@@ -147,7 +147,7 @@ pub(in crate::store::database) async fn call_reconnecting(
             }
         };
         // A link of a time in which the server only read stays so.
-        let is_lost = failure.fate.may_have_happened()
+        let is_lost = failure.fate == Fate::Unknown
             || [Code::SERVER_UNREACHABLE, Code::STORE_READ_ONLY].contains(&failure.error.code());
         if is_new || !is_lost {
             return done;

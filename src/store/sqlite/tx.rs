@@ -28,7 +28,7 @@ pub(super) struct SqliteTx {
     /// Made by the first statement.
     script: Option<SharedScript>,
     savepoints: Vec<(String, Savepoint, usize)>,
-    /// A unit with an id gives everything at its end, so until then none of it is seen.
+    /// Whether a caller has got messages or jobs of it. A unit with an id gives everything at its end, so until then none of it is seen.
     seen: Seen,
 }
 

@@ -307,8 +307,7 @@ impl<T: Send + 'static> Reader<T> {
         let tx = Arc::new(self.worker.broker.begin().await?);
         let job = match self.take(&*tx).await? {
             Some(job) => job,
-            // A take that the stop has cut off may have taken a job all the same. A rollback would be a failed attempt, although no
-            // handler has seen the job.
+            // A take that the stop has cut off may have taken a job all the same.
             None => match tx.abandoned_jobs().await.pop() {
                 Some(job) => job,
                 None => return Ok(false),

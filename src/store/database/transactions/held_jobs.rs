@@ -136,9 +136,9 @@ impl HeldJobs {
     /// The end of the transaction without its commit: a failed attempt of its jobs if they were seen, but not of those of a claim whose
     /// answer was lost.
     pub(in crate::store::database) fn release(&self, is_seen: bool) -> Vec<Release> {
-        let seen = (!self.jobs.is_empty()).then(|| self.released((0, self.last_token), is_seen));
+        let known = (!self.jobs.is_empty()).then(|| self.released((0, self.last_token), is_seen));
         let unseen = self.is_uncertain.then(|| self.released((self.last_token, i64::MAX), false));
-        seen.into_iter().chain(unseen).collect()
+        known.into_iter().chain(unseen).collect()
     }
 
     fn released(&self, tokens: (i64, i64), is_attempt: bool) -> Release {

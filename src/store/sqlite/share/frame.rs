@@ -415,6 +415,11 @@ impl WireOutcome {
     fn jobs(&self) -> &[WireJob] {
         if let Self::Jobs(jobs) = self { jobs } else { &[] }
     }
+
+    /// Whether messages or jobs are in it.
+    pub(super) fn holds_something(&self) -> bool {
+        !self.messages().is_empty() || !self.jobs().is_empty()
+    }
 }
 
 impl From<Outcome> for WireOutcome {

@@ -128,7 +128,7 @@ enum Obstacle {
     OwnerAbsent(Error),
     /// It may pass by itself or be removed: a full disk, an owner that hangs.
     Passing(Error),
-    /// The owner does not work for this process; the next one may.
+    /// The owner does not work for this process; the next one may. Or the file has another name, which may be removed.
     Refused(Error),
     /// The file itself: it is damaged, not one of Dialoq, or of a newer version.
     Final(Error),

@@ -212,7 +212,7 @@ struct OpenTx {
     last_step: u64,
     /// The caller of its last step has gone before it got the answer.
     is_unseen: Arc<AtomicBool>,
-    /// The guest has got an outcome. If it ends without a word, its callers may have seen that.
+    /// Messages or jobs were sent to the guest. If it ends without a word, its callers may have seen them.
     is_answered: Arc<AtomicBool>,
     /// What the guest has said.
     seen: Seen,
@@ -365,6 +365,7 @@ impl GuestSession {
                 has_taken: false,
                 is_unseen: Arc::clone(&is_unseen),
                 is_answered: Arc::clone(&is_answered),
+                seen: seen.clone(),
                 draining: self.draining.clone(),
             };
             let task = self.tasks.spawn(transaction(held, to_take, self.answers.clone()));
@@ -553,6 +554,7 @@ struct HeldTx {
     has_taken: bool,
     is_unseen: Arc<AtomicBool>,
     is_answered: Arc<AtomicBool>,
+    seen: Seen,
     /// Dropped last.
     draining: Option<Draining>,
 }
@@ -602,16 +604,18 @@ async fn transaction(mut held: HeldTx, mut steps: mpsc::UnboundedReceiver<Step>,
             Code::STORE_CLOSED => super::owner_gone(),
             _ => answers.of_a_failed_store(error, if is_commit { super::commit_unknown } else { super::owner_gone }),
         });
-        let has_outcome = matches!(answer, Ok(Answer::Outcomes(_)));
-        match answers.try_answer_apart(id, answer).await {
-            Some(Answer::Outcomes(_)) => {
-                // The guest has not seen the messages, so it must not commit.
-                held.is_unseen.store(true, Relaxed);
-                let (is_unseen, is_answered) = (Arc::default(), Arc::default());
-                held = HeldTx { tx: None, has_taken: false, is_unseen, is_answered, draining: None };
-            }
-            _ if has_outcome => held.is_answered.store(true, Relaxed),
-            _ => {}
+        if let Ok(Answer::Outcomes(outcomes)) = &answer
+            && outcomes.iter().any(WireOutcome::holds_something)
+        {
+            held.is_answered.store(true, Relaxed);
+        }
+        if let Some(Answer::Outcomes(_)) = answers.try_answer_apart(id, answer).await {
+            // The guest has not seen the messages, so it must not commit. It gets an error about them each time, which poison
+            // handling must end; jobs go back uncounted.
+            held.is_unseen.store(true, Relaxed);
+            held.seen.set();
+            let (is_unseen, is_answered) = (Arc::default(), Arc::default());
+            held = HeldTx { tx: None, has_taken: false, is_unseen, is_answered, seen: Seen::default(), draining: None };
         }
         drop(room);
         if is_last {

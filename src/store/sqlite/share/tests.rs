@@ -521,11 +521,22 @@ async fn messages_that_fit_in_no_frame_go_back_with_their_transaction() {
         owner.submit(vec![Verb::Send { handles: vec![handle], message_type: None, body, trace: None }]).await.unwrap();
     }
     let receive = |top| Verb::Receive { queue: "q".into(), top, from: ReceiveFrom::Any };
-    let mut tx = guest.begin(Seen::always()).await.unwrap();
+    let is_on = "select is_receive_enabled from dialoq_service_queue where name = 'q'";
+    let is_on = || async { owner.query(statement_of(is_on)).await.unwrap().rows[0].values[0].clone() };
+    for _ in 0..4 {
+        let mut tx = guest.begin(Seen::default()).await.unwrap();
+        tx.execute(receive(None)).await.unwrap_err();
+        // Once this is answered, the messages are back.
+        let _ = tx.rollback(None).await;
+    }
+    assert_eq!(is_on().await, SqlValue::Integer(1));
+    let mut tx = guest.begin(Seen::default()).await.unwrap();
     let too_long = tx.execute(receive(None)).await.unwrap_err();
     assert_eq!(too_long.code(), Code::OUT_OF_RANGE, "{too_long}");
     let ended = tx.commit().await.unwrap_err();
     assert_eq!(ended.code(), Code::TRANSACTION_ENDED, "a commit would remove messages that were never seen: {ended}");
+    assert_eq!(is_on().await, SqlValue::Integer(0), "five rollbacks in a row");
+    owner.submit(vec![definitions("ALTER QUEUE q WITH STATUS = ON")]).await.unwrap();
     let given = guest.submit(vec![receive(Some(1))]).await.unwrap();
     let Outcome::Received(messages) = &given[0] else { panic!("{given:?}") };
     assert_eq!(messages[0].message_body.as_ref().map(|body| body[0]), Some(b'a'));
