@@ -1,6 +1,7 @@
 //! What transactions do to jobs, what their savepoints undo, and which names and keys are free meanwhile. Ours.
 
 use crate::rig::{Rig, Session, code};
+use crate::servers::Store;
 use dialoq::work::{AfterFailure, Job, JobFilter, JobState, WorkQueue};
 use dialoq::{Act, Code, JobId, Result};
 use std::time::Duration;
@@ -100,6 +101,39 @@ case!(a_savepoint_undoes_each_verb_of_a_job, [252], async |t| {
     assert_eq!(code(tx.0.fail_job(&jobs[0], "").await), Code::JOB_NOT_TAKEN.0, "it has failed before the savepoint");
     tx.rollback().await?;
     t.broker.complete_job(&jobs[0]).await?;
+});
+
+// On servers it was over while the transaction held the job: what the transaction reported then was refused, and its work was lost.
+case!(a_lease_does_not_end_while_a_transaction_that_has_reported_is_open, [251, 252], async |t| {
+    t.define("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0, RETRY_JITTER_PERCENT = 0").await?;
+    for name in ["done", "failed", "extended", "undone", "not reported"] {
+        push(&t.broker, name).await?;
+    }
+    let jobs = take(&t.broker, 5).await?;
+    let tx = t.begin().await?;
+    tx.savepoint("undone").await?;
+    tx.0.report_job(&jobs[3], "half").await?;
+    tx.rollback_to("undone").await?;
+    for _ in 0..2 {
+        tx.0.report_job(&jobs[0], "half").await?;
+        tx.0.report_job(&jobs[1], "half").await?;
+        tx.0.extend_job(&jobs[2], Some(Duration::from_secs(1))).await?;
+        t.advance(61).await?;
+    }
+    // A rollback of SQL Server keeps the locks of jobs.
+    if t.store() != Store::Mssql {
+        assert_eq!(code(tx.0.complete_job(&jobs[3]).await), Code::JOB_NOT_TAKEN.0);
+    }
+    assert_eq!(code(tx.0.report_job(&jobs[4], "half").await), Code::JOB_NOT_TAKEN.0);
+    tx.0.complete_job(&jobs[0]).await?;
+    assert_eq!(tx.0.fail_job(&jobs[1], "").await?, JobState::Ready);
+    tx.0.complete_job(&jobs[2]).await?;
+    tx.commit().await?;
+    let mut ends = finished(&t).await?;
+    ends.sort();
+    assert_eq!(ends, [0, 2].map(|place| (jobs[place].taken.job, "done".to_owned(), None)));
+    let again = take(&t.broker, 9).await?;
+    assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [2, 2, 2]);
 });
 
 case!(a_job_that_is_pushed_or_ended_in_a_transaction_is_not_so_for_others, [242, 243, 250], async |t| {

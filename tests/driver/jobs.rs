@@ -152,6 +152,12 @@ pub(crate) fn plain_sql_has_the_same_verbs(store: Store) {
         let refused = client.query(&format!("SELECT dialoq.complete_job({id}, {token})"), &[]).await.unwrap_err();
         assert_eq!(refused.as_db_error().unwrap().detail(), Some("dialoq 60040"));
         one("SELECT dialoq.push_job('w', p_body => '\\x62')").await;
+        // It completed the jobs.
+        for count in [1, 2] {
+            let take = format!("SELECT dialoq.take_jobs('w', {count}, p_lease_ms => 1000)");
+            let refused = client.query(&take, &[]).await.unwrap_err();
+            assert_eq!(refused.code().map(|code| code.code()), Some("SB005"), "{count}: {refused:?}");
+        }
         assert_eq!(one("SELECT body FROM dialoq.take_jobs('w')").await.get::<_, Vec<u8>>("body"), b"b");
         assert!(client.query("SELECT dialoq.take_jobs('w')", &[]).await.unwrap().is_empty(), "the take completed it");
     });

@@ -94,6 +94,13 @@ BEGIN
     EXEC dialoq.check_length N'the name of a reader', @taken_by, 128;
     EXEC dialoq.check_length N'the type of a job', @job_type, 128;
     IF @has_lease = 1 EXEC dialoq.check_delay N'a lease in milliseconds', @lease_ms, 1;
+    ELSE IF @lease_ms IS NOT NULL
+    BEGIN
+        -- The commit of such a take completes its jobs: a caller that wanted leases lost them if it died.
+        SET @text = CONCAT(N'lease_ms is ', @lease_ms, N' and has_lease is not 1, so the take would complete the jobs; ',
+            N'give has_lease 1, or no lease_ms');
+        THROW 60005, @text, 1;
+    END
     IF COALESCE(@lowest, 1) < 1 OR COALESCE(@highest, 10) NOT BETWEEN COALESCE(@lowest, 1) AND 10
     BEGIN
         SET @text = CONCAT(N'the levels to take from are ', COALESCE(@lowest, 1), N' to ', COALESCE(@highest, 10),

@@ -103,7 +103,8 @@ BEGIN
         SET @text = CONCAT(N'job ', @job_id, N' is not taken: its attempt was reported, or has failed');
         THROW 60041, @text, 1;
     END
-    IF @holder IS NULL AND @due_at <= @now
+    -- A job that this transaction has reported on is locked by it, and its lease does not end before the transaction does.
+    IF @holder IS NULL AND @due_at <= @now AND APPLOCK_MODE(N'dialoq_user', @resource, N'Transaction') <> N'Exclusive'
     BEGIN
         SET @text = CONCAT(N'the taking of job ', @job_id, N' with token ', @token, N' is over: its lease is over');
         THROW 60042, @text, 1;

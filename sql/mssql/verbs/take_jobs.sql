@@ -3,8 +3,8 @@
 -- clients: a short transaction on another connection takes the jobs, so that the attempt counts although the transaction
 -- that holds them is rolled back or dies.
 -- Takes: the queue; how many at most, 1 to 10000; the type (NULL: any); bounds of the level, and whether age counts and not
---     level, in a queue of ORDER = PRIORITY; whether the jobs are leased, and for how long in milliseconds (NULL: LEASE_MS of
---     the queue); the reader's name; claim_jobs: first the process and the transaction that hold the jobs, and the last token
+--     level, in a queue of ORDER = PRIORITY; whether the jobs are leased (default: no; they are then completed by the commit),
+--     and for how long in milliseconds (NULL: LEASE_MS of the queue; refused without a lease); the reader's name; claim_jobs: first the process and the transaction that hold the jobs, and the last token
 --     that the transaction has got: jobs that it holds under later ones were claimed by a call whose answer was lost
 -- Gives: the jobs in the order of their queue, notices in the first; claim_jobs: one row with notices only if it has given jobs back
 --     and none is taken

@@ -44,6 +44,10 @@ BEGIN
     PERFORM dialoq.check_length('the type of a job', p_job_type, 128);
     IF p_has_lease THEN
         PERFORM dialoq.check_delay('a lease in milliseconds', p_lease_ms, 1);
+    ELSIF p_lease_ms IS NOT NULL THEN
+        -- The commit of such a take completes its jobs: a caller that wanted leases lost them if it died.
+        PERFORM dialoq.fail(60005, format('p_lease_ms is %s and p_has_lease is not true, so the take would complete the jobs; '
+            'give p_has_lease => true, or no p_lease_ms', p_lease_ms));
     END IF;
     IF coalesce(p_lowest, 1) < 1 OR coalesce(p_highest, 10) NOT BETWEEN coalesce(p_lowest, 1) AND 10 THEN
         PERFORM dialoq.fail(60005, format('the levels to take from are %s to %s; they must be 1 to 10, the lowest first',

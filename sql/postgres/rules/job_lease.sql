@@ -9,6 +9,22 @@ LANGUAGE sql STABLE AS $$
     SELECT p_holder::text = current_setting('dialoq.holder', true)
 $$;
 
+-- Notes that this transaction has reported on a leased job and holds it by the lock of its row. A rollback to a savepoint before undoes
+-- the note as it frees the lock. A session that notes a job itself still needs its row and the token of its latest taking.
+CREATE OR REPLACE FUNCTION dialoq.note_held_job(p_job_id bigint, p_token bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF dialoq.is_held_job(p_job_id, p_token) IS NOT TRUE THEN
+        PERFORM set_config('dialoq.held_jobs', concat(current_setting('dialoq.held_jobs', true), ' ', p_job_id, ':', p_token, ' '), true);
+    END IF;
+END $$;
+
+-- Whether it has: then the lease of the job does not end before the transaction does.
+CREATE OR REPLACE FUNCTION dialoq.is_held_job(p_job_id bigint, p_token bigint) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT strpos(current_setting('dialoq.held_jobs', true), concat(' ', p_job_id, ':', p_token, ' ')) > 0
+$$;
+
 -- Begins a transaction that takes jobs for others.
 -- Errors: 60005
 CREATE OR REPLACE FUNCTION dialoq.begin_claim() RETURNS void
@@ -141,7 +157,8 @@ BEGIN
         SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
         FROM dialoq.job AS f
         WHERE f.job_id = p_job_id AND (f.holder IS NULL OR dialoq.is_own_holder(f.holder))
-            AND (p_now IS NULL OR f.token = p_token AND f.state = 2 AND (f.holder IS NOT NULL OR f.due_at > p_now))
+            AND (p_now IS NULL OR f.token = p_token AND f.state = 2
+                AND (f.holder IS NOT NULL OR f.due_at > p_now OR dialoq.is_held_job(p_job_id, p_token)))
         FOR UPDATE SKIP LOCKED;
         IF FOUND THEN
             RETURN;
@@ -154,7 +171,8 @@ BEGIN
             SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
             FROM dialoq.job AS f
             WHERE f.job_id = p_job_id AND (f.holder IS NULL OR dialoq.is_own_holder(f.holder))
-                AND (p_now IS NULL OR f.token = p_token AND f.state = 2 AND (f.holder IS NOT NULL OR f.due_at > p_now))
+                AND (p_now IS NULL OR f.token = p_token AND f.state = 2
+                    AND (f.holder IS NOT NULL OR f.due_at > p_now OR dialoq.is_held_job(p_job_id, p_token)))
             FOR UPDATE;
             IF FOUND THEN
                 PERFORM set_config('lock_timeout', v_timeout, true);
@@ -202,7 +220,7 @@ BEGIN
             p_job_id, p_token));
     ELSIF j.state <> 2 THEN
         PERFORM dialoq.fail(60041, format('job %s is not taken: its attempt was reported, or has failed', p_job_id));
-    ELSIF j.holder IS NULL AND j.due_at <= p_now THEN
+    ELSIF j.holder IS NULL AND j.due_at <= p_now AND dialoq.is_held_job(p_job_id, p_token) IS NOT TRUE THEN
         PERFORM dialoq.fail(60042, format('the taking of job %s with token %s is over: its lease is over', p_job_id, p_token));
     END IF;
 END $$;

@@ -19,6 +19,7 @@ BEGIN
     IF j.due_at IS NULL THEN
         RETURN;
     END IF;
+    PERFORM dialoq.note_held_job(p_job_id, p_token);
     UPDATE dialoq.job AS f
     SET due_at = v_now + coalesce(p_lease_ms, (SELECT q.lease_ms FROM dialoq.work_queue AS q WHERE q.queue_id = j.queue_id), 60000)
         * interval '1 millisecond'

@@ -12,5 +12,6 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 BEGIN
     PERFORM dialoq.check_length('a note of progress', p_progress, 3000);
     PERFORM dialoq.lock_job(p_job_id, p_token, dialoq.current_time_utc());
+    PERFORM dialoq.note_held_job(p_job_id, p_token);
     UPDATE dialoq.job AS j SET progress = p_progress WHERE j.job_id = p_job_id;
 END $$;

@@ -3,8 +3,8 @@
 -- clients: a short transaction on another connection takes the jobs, so that the attempt counts although the transaction
 -- that holds them is rolled back or dies.
 -- Takes: the queue; how many at most, 1 to 10000; the type (NULL: any); bounds of the level, and whether age counts and not
---     level, in a queue of ORDER = PRIORITY; whether the jobs are leased, and for how long in milliseconds (NULL: LEASE_MS of
---     the queue); the reader's name; claim_jobs: first the process and the transaction that hold the jobs, and the last token
+--     level, in a queue of ORDER = PRIORITY; whether the jobs are leased (default: no; they are then completed by the commit),
+--     and for how long in milliseconds (NULL: LEASE_MS of the queue; refused without a lease); the reader's name; claim_jobs: first the process and the transaction that hold the jobs, and the last token
 --     that the transaction has got: jobs that it holds under later ones were claimed by a call whose answer was lost
 -- Gives: the jobs in the order of their queue, notices in the first
 -- Errors: 60002, 60005, 60043
@@ -70,7 +70,7 @@ BEGIN
         RETURN;
     END IF;
     -- Its transaction may stay open, so no row may stay locked that is not taken.
-    IF p_job_count = 1 AND p_has_lease IS NOT TRUE AND p_job_type IS NULL AND p_lowest IS NULL AND p_highest IS NULL AND p_oldest IS NOT TRUE
+    IF p_job_count = 1 AND p_has_lease IS NOT TRUE AND p_lease_ms IS NULL AND p_job_type IS NULL AND p_lowest IS NULL AND p_highest IS NULL AND p_oldest IS NOT TRUE
         AND (octet_length(p_taken_by) > 128) IS NOT TRUE AND dialoq.is_read_committed()
     THEN
         -- As above. A job that was passed over is locked by its taker, as a rule. But one that has changed since the statement began to
@@ -194,7 +194,7 @@ BEGIN
     v_off := set_config('synchronous_commit', 'off', true);
     -- Nearly every claim is one of these; as take_jobs. A transaction that holds jobs goes the general way, which gives back those of
     -- a claim whose answer was lost.
-    IF p_job_count = 1 AND p_has_lease IS NOT TRUE AND p_job_type IS NULL AND p_lowest IS NULL AND p_highest IS NULL
+    IF p_job_count = 1 AND p_has_lease IS NOT TRUE AND p_lease_ms IS NULL AND p_job_type IS NULL AND p_lowest IS NULL AND p_highest IS NULL
         AND p_oldest IS NOT TRUE AND (octet_length(p_taken_by) > 128) IS NOT TRUE AND dialoq.is_read_committed()
     THEN
         UPDATE dialoq.job AS j
