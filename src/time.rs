@@ -2,11 +2,13 @@
 
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// Lets other threads have the processor. Linux takes it from a busy thread after 3 ms only: beside a check of a body on one of two
 /// processors more than one SEND of a hundred waited so long. A lower priority of the thread does not change that.
@@ -128,6 +130,28 @@ enum Source {
 struct Manual {
     now_us: AtomicI64,
     moved: tokio::sync::watch::Sender<i64>,
+    /// The databases on servers whose time it rules, each with what its brokers of this process share.
+    ruled: Mutex<HashMap<Uuid, Weak<Rule>>>,
+}
+
+/// A manual clock rules the time of a database while one of these is there. The time that a broker of this process has set last.
+#[derive(Debug, Default)]
+pub(crate) struct Rule {
+    pub(crate) set: Mutex<Option<Timestamp>>,
+}
+
+impl Manual {
+    fn advance(&self, by_us: i64) {
+        self.moved.send_replace(add(&self.now_us, by_us));
+    }
+}
+
+/// Adds to a time, up to the last one that can be written. Gives the sum.
+fn add(time_us: &AtomicI64, by_us: i64) -> i64 {
+    let sum = |time_us: i64| time_us.saturating_add(by_us);
+    match time_us.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |time_us| Some(sum(time_us))) {
+        Ok(before) | Err(before) => sum(before),
+    }
 }
 
 impl Clock {
@@ -148,11 +172,8 @@ impl Clock {
     pub fn jump(&self, seconds: i64) {
         let by_us = seconds.saturating_mul(1_000_000);
         match &self.0 {
-            Source::Wrong(by) => drop(by.fetch_add(by_us, Ordering::SeqCst)),
-            Source::Manual(manual) => {
-                let now = manual.now_us.fetch_add(by_us, Ordering::SeqCst) + by_us;
-                manual.moved.send_replace(now);
-            }
+            Source::Wrong(by) => drop(add(by, by_us)),
+            Source::Manual(manual) => manual.advance(by_us),
             Source::System | Source::Remote(_) => {}
         }
     }
@@ -177,7 +198,17 @@ impl Clock {
     /// A clock that stands still until [`Clock::advance`] moves it.
     pub fn manual(start: Timestamp) -> Self {
         let (moved, _) = tokio::sync::watch::channel(start.0);
-        Self(Source::Manual(Arc::new(Manual { now_us: AtomicI64::new(start.0), moved })))
+        Self(Source::Manual(Arc::new(Manual { now_us: AtomicI64::new(start.0), moved, ruled: Mutex::default() })))
+    }
+
+    /// The rule of a manual clock over the time of that database: all brokers of this process with this clock have the same one.
+    pub(crate) fn rule(&self, database: Uuid) -> Option<Arc<Rule>> {
+        let Source::Manual(manual) = &self.0 else { return None };
+        let mut ruled = manual.ruled.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = ruled.entry(database).or_default();
+        let rule = place.upgrade().unwrap_or_default();
+        *place = Arc::downgrade(&rule);
+        Some(rule)
     }
 
     /// What time it is.
@@ -196,9 +227,7 @@ impl Clock {
     /// Moves a manual clock forward and wakes its sleepers; a system clock ignores it.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual(manual) = &self.0 {
-            let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-            let now = manual.now_us.fetch_add(by, Ordering::SeqCst) + by;
-            manual.moved.send_replace(now);
+            manual.advance(i64::try_from(by.as_micros()).unwrap_or(i64::MAX));
         }
     }
 
@@ -230,7 +259,20 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use super::Timestamp;
+    use super::{Clock, Timestamp};
+    use std::time::Duration;
+
+    #[test]
+    fn a_clock_stops_at_the_last_moment_that_can_be_written() {
+        for clock in [Clock::manual(Timestamp(1)), Clock::wrong_by(1)] {
+            clock.advance(Duration::MAX);
+            clock.jump(i64::MAX);
+            assert_eq!(clock.now(), Timestamp(i64::MAX));
+        }
+        let clock = Clock::manual(Timestamp(-2));
+        clock.jump(i64::MIN);
+        assert_eq!(clock.now(), Timestamp(i64::MIN));
+    }
 
     #[test]
     fn a_moment_is_a_text_in_json_and_a_number_in_frames() {

@@ -115,7 +115,9 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Sets the clock, for tests that control time.
+    /// Sets the clock, for tests that control time. On a server a manual clock sets the time of the database, for every process, and needs the
+    /// rights of its owner: give it a database that only the test uses. [`Broker::close`](crate::Broker::close) of the last broker with
+    /// that clock returns the database to the server's time; a broker that is dropped does not.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

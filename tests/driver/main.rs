@@ -207,7 +207,8 @@ fn main() -> ExitCode {
             a_job_that_waits_for_a_connection_has_no_failed_attempt
             a_lease_is_prolonged_while_transactions_hold_every_connection
             a_lease_is_prolonged_while_its_report_waits_for_a_connection timers_that_are_due_leave_room_for_jobs;
-        Postgres schedules: many_processes_fire_each_time_once a_step_is_taken_from_the_row_as_it_was_read an_altered_schedule_repeats_no_time
+        Postgres schedules: a_database_returns_to_the_time_of_its_server many_processes_fire_each_time_once
+            a_step_is_taken_from_the_row_as_it_was_read an_altered_schedule_repeats_no_time
             a_process_that_leaves_takes_no_time_with_it a_schedule_that_cannot_fire_stops_no_other
             a_step_pushes_the_body_of_its_schedule a_queue_of_a_schedule_is_not_removed an_opening_for_reading_leaves_what_is_due;
         Postgres jobs_strict: a_take_by_type_gives_no_job_before_the_first_of_its_key a_take_by_type_finds_the_second_job_of_a_key_however_far_it_is
@@ -272,7 +273,7 @@ fn main() -> ExitCode {
             a_lasting_shortage_of_one_job_keeps_nothing_else_from_being_done
             a_job_that_another_session_changes_is_not_overtaken a_report_does_not_wait_for_a_push_of_its_name ticks_at_once_refuse_none_of_each_other
             a_take_that_has_waited_goes_by_the_settings_of_now a_refusal_with_xact_abort_ends_the_transaction;
-        Mssql schedules: many_processes_fire_each_time_once a_process_that_leaves_takes_no_time_with_it;
+        Mssql schedules: a_database_returns_to_the_time_of_its_server many_processes_fire_each_time_once a_process_that_leaves_takes_no_time_with_it;
         Mssql schedules_mssql: a_step_is_taken_from_the_row_as_it_was_read a_step_that_another_session_takes_is_not_waited_for
             a_step_pushes_the_body_of_its_schedule a_queue_of_a_schedule_is_not_removed;
         Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand

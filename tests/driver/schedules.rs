@@ -90,6 +90,40 @@ pub(crate) fn an_opening_for_reading_leaves_what_is_due(store: Store) {
     });
 }
 
+/// It stood still for every process for ever once a test had used the database.
+pub(crate) fn a_database_returns_to_the_time_of_its_server(store: Store) {
+    in_database(store, |database| async move {
+        let open = async |clock: &Clock| {
+            Broker::open_with(database.url(), OpenOptions::default().clock(clock.clone())).await.unwrap()
+        };
+        let (clock, other) = (Clock::manual(Timestamp(1_000_000)), Clock::manual(Timestamp(7_000_000_000)));
+        // A broker lets the time go on from what it has read.
+        let is_of = |clock: &Clock, time: Timestamp| time >= clock.now() && time.since(clock.now()) < HOUR;
+        let time = async || {
+            let looking = Broker::open(database.url()).await.unwrap();
+            let now = looking.clock().now();
+            looking.close().await.unwrap();
+            now
+        };
+        let (first, second) = (open(&clock).await, open(&clock).await);
+        clock.advance(Duration::from_secs(1));
+        first.work_queues().await.unwrap();
+        first.take_jobs("none").await.unwrap_err();
+        first.close().await.unwrap();
+        first.close().await.unwrap();
+        assert!(is_of(&clock, time().await), "the second broker has that clock");
+        second.close().await.unwrap();
+        assert!(time().await > Timestamp(1_700_000_000_000_000));
+        let again = open(&clock).await;
+        assert!(is_of(&clock, time().await));
+        let last = open(&other).await;
+        again.close().await.unwrap();
+        assert!(is_of(&other, time().await), "another clock has set the time since");
+        last.close().await.unwrap();
+        assert!(time().await > Timestamp(1_700_000_000_000_000));
+    });
+}
+
 /// A process that has read a schedule before it fired or was altered fires nothing.
 pub(crate) fn a_step_is_taken_from_the_row_as_it_was_read(store: Store) {
     on(store, |broker, client, database| async move {

@@ -2,7 +2,8 @@
 CREATE VIEW dialoq.read_broker AS
 SELECT
     service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version,
-    COALESCE(manual_now, CAST(SYSUTCDATETIME() AS datetime2(6))) AS now_at
+    COALESCE(manual_now, CAST(SYSUTCDATETIME() AS datetime2(6))) AS now_at,
+    CAST(CASE WHEN manual_now IS NULL THEN 0 ELSE 1 END AS bit) AS is_manual_now
 FROM dialoq.broker;
 GO
 CREATE VIEW dialoq.read_message_types AS

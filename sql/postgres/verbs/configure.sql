@@ -1,5 +1,5 @@
 -- Settings that belong to no definition. configure: how long closed target endpoints are kept. set_manual_now: tests
--- only, the time to use instead of the server's; NULL returns to the server's.
+-- only, the time to use instead of the server's; NULL returns to the server's. With p_if_it_is it does nothing if the time is another.
 -- Takes: seconds after an END that has reached the initiator; seconds otherwise (NULL: the LIFETIME); or the time
 -- Gives: nothing
 -- Errors: 60005
@@ -25,10 +25,10 @@ EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
 END
 $$;
 
-CREATE FUNCTION dialoq.set_manual_now(p_now timestamptz)
+CREATE FUNCTION dialoq.set_manual_now(p_now timestamptz, p_if_it_is timestamptz DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE dialoq.broker SET manual_now = p_now;
+    UPDATE dialoq.broker AS b SET manual_now = p_now WHERE p_if_it_is IS NULL OR b.manual_now = p_if_it_is;
 EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
     PERFORM dialoq.refuse_row('set_manual_now', SQLERRM);
 END

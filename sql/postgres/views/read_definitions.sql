@@ -3,7 +3,8 @@
 CREATE VIEW dialoq.read_broker AS
 SELECT
     service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version,
-    coalesce(manual_now, clock_timestamp()) AS now_at
+    coalesce(manual_now, clock_timestamp()) AS now_at,
+    manual_now IS NOT NULL AS is_manual_now
 FROM dialoq.broker;
 
 CREATE VIEW dialoq.read_message_types AS

@@ -2,12 +2,14 @@
 //! server make sure that each event happens once.
 
 use super::Database;
+use super::closing::LONGEST_ENDING;
 use crate::error::{Code, Error, Result};
 use crate::store::database::calls::rows::{Row, notices_in, only};
 use crate::store::database::link::{Arg, Call};
 use crate::store::database::notifications::notice::Notice;
 use crate::store::database::retry;
 use crate::time::{Clock, Timestamp};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -41,6 +43,8 @@ pub(super) struct Maintenance {
     attempts: Throttle,
     places: Throttle,
     stray_jobs: Throttle,
+    /// A test has set the server's time, and that was said.
+    is_manual_now_said: AtomicBool,
 }
 
 /// An action that is due once in an interval.
@@ -76,7 +80,8 @@ impl Maintenance {
     pub(super) fn new(clock: Clock) -> Self {
         let (attempts, places) = (Throttle::new(ATTEMPTS), Throttle::new(PLACES));
         let stray_jobs = Throttle::new(STRAY_JOBS);
-        Self { clock, due: Mutex::default(), came: Notify::new(), attempts, places, stray_jobs }
+        let is_manual_now_said = AtomicBool::new(false);
+        Self { clock, due: Mutex::default(), came: Notify::new(), attempts, places, stray_jobs, is_manual_now_said }
     }
 
     fn due(&self) -> MutexGuard<'_, Option<Timestamp>> {
@@ -103,6 +108,14 @@ impl Maintenance {
 
     /// Reads the time from an answer.
     pub(super) fn learn_time(&self, row: Row<'_>) -> Result<()> {
+        // Only the read of the definitions says so.
+        let is_ruled = row.has("is_manual_now") && row.flag("is_manual_now")?;
+        if is_ruled && self.clock.moves().is_none() && !self.is_manual_now_said.swap(true, Relaxed) {
+            tracing::warn!(
+                "the clock of this database stands still: a broker with a manual clock has set it (OpenOptions::clock) and was not closed; \
+                 no lease ends and no timer fires; if no test uses the database now, call dialoq.set_manual_now with NULL as its owner"
+            );
+        }
         if row.has("now_at") {
             self.clock.set_remote(Timestamp(row.int("now_at")?));
         }
@@ -269,6 +282,26 @@ impl Database {
         self.maintenance.falls_due(at);
     }
 
+    /// Notes that a test clock rules the time of the database.
+    pub(super) fn rule_time(&self) {
+        let rule = self.clock.rule(self.definitions.known().catalog.settings.broker_guid);
+        *self.clock_rule.lock().unwrap_or_else(PoisonError::into_inner) = rule;
+    }
+
+    /// Returns the database to the time of its server, if this is the last broker of this process with the test clock that rules it
+    /// and no other clock has set the time since. The time stood still for every process for ever.
+    pub(super) async fn return_server_time(&self) {
+        let rule = self.clock_rule.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(rule) = rule.and_then(Arc::into_inner) else { return };
+        let Some(set) = rule.set.into_inner().unwrap_or_else(PoisonError::into_inner) else { return };
+        let call = Call { name: "set_manual_now", args: vec![Arg::Null, Arg::Time(set)] };
+        let returned = tokio::time::timeout(LONGEST_ENDING, self.maintenance_control.call(call)).await;
+        let late = || Error::new(Code::STORE_IO, "the server did not answer in time");
+        if let Err(error) = returned.map_or_else(|_| Err(late()), |returned| returned.map_err(Error::from)) {
+            tracing::warn!(%error, "the database keeps the time of a manual clock; call dialoq.set_manual_now with NULL as its owner");
+        }
+    }
+
     /// With a test clock: pushes its time to the server and runs the work that is due by it, before any other request.
     pub(super) async fn push_test_clock(self: &Arc<Self>) -> Result<()> {
         if !self.is_manual() {
@@ -277,7 +310,11 @@ impl Database {
         let mut pushed = self.pushed_time.lock().await;
         let now = self.clock.now();
         if *pushed != Some(now) {
-            let call = Call { name: "set_manual_now", args: vec![Arg::Time(now)] };
+            // Before the call, which a close may cut off although the server does it.
+            if let Some(rule) = &*self.clock_rule.lock().unwrap_or_else(PoisonError::into_inner) {
+                *rule.set.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+            }
+            let call = Call { name: "set_manual_now", args: vec![Arg::Time(now), Arg::Null] };
             self.maintenance_control.call(call).await?;
             self.tick().await?;
             *pushed = Some(now);

@@ -34,7 +34,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::time::{Clock, Timestamp};
+use crate::time::{Clock, Rule, Timestamp};
 use batching::{batcher, claim_batches, dialog_batches, job_batches, receive_batches, send_batches};
 use definitions::catalog;
 use installation::install;
@@ -82,6 +82,8 @@ struct Database {
     clock: Clock,
     /// The time of a test clock that was last pushed to the server.
     pushed_time: tokio::sync::Mutex<Option<Timestamp>>,
+    /// Of a test clock, until the broker is closed.
+    clock_rule: Mutex<Option<Arc<Rule>>>,
     ids: Mutex<IdSource>,
 
     // Definitions, and bodies checked against them.
@@ -206,6 +208,7 @@ impl DatabaseStore {
             process,
             patience,
             pushed_time: tokio::sync::Mutex::default(),
+            clock_rule: Mutex::default(),
             open_work: closing::OpenWork::default(),
             endings: closing::Endings::default(),
             leaving: Notify::new(),
@@ -220,6 +223,7 @@ impl DatabaseStore {
             let call = Call { name: "configure", args: vec![Arg::BigInt(seconds), Arg::Null] };
             database.call_on_a_link(call).await?;
         }
+        database.rule_time();
         database.push_test_clock().await?;
         database.set_polling(listener.is_none());
         let notifier = tokio::spawn(database.clone().notify_peers());
@@ -286,6 +290,8 @@ impl DatabaseStore {
         database.open_work.close().await;
         self.stop_tasks_between_requests().await;
         database.board.wake_all();
+        // Before the driver closes its links.
+        database.return_server_time().await;
         let notifier = &mut closing.notifier;
         let abort_notifier = notifier.abort_handle();
         let context = async {
