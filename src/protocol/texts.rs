@@ -120,7 +120,8 @@ fn name(what: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn text(what: &str, text: &str) -> Result<()> {
+/// Refuses a text with a NUL character.
+pub(crate) fn text(what: &str, text: &str) -> Result<()> {
     match text.find('\0') {
         None => Ok(()),
         Some(at) => {

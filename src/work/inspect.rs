@@ -4,8 +4,8 @@
 use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::id::JobId;
-use crate::protocol::Verb;
 use crate::protocol::work::{Seen, WorkVerb};
+use crate::protocol::{Verb, check_nul};
 use crate::store::{SqlRow, SqlValue, WorkTexts};
 use crate::time::Timestamp;
 use serde::Serialize;
@@ -209,7 +209,7 @@ impl Broker {
     /// each as of its own moment.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; those of the store.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store.
     pub async fn jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<JobStatus>> {
         self.jobs_as(filter, most, |job| job).await
     }
@@ -225,6 +225,7 @@ impl Broker {
         most: u32,
         keep: impl Fn(JobStatus) -> JobStatus,
     ) -> Result<Vec<JobStatus>> {
+        check_filter(filter)?;
         let JobFilter { queue, state, job_type, error, job, taken_before } = filter;
         let mut jobs: Vec<JobStatus> = Vec::new();
         loop {
@@ -257,8 +258,9 @@ impl Broker {
     /// `taken_before` are not for finished jobs.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; those of the store.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store.
     pub async fn finished_jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<FinishedJob>> {
+        check_filter(filter)?;
         let params = vec![
             text(&filter.queue),
             text(&filter.state),
@@ -274,8 +276,9 @@ impl Broker {
     /// How long the completed jobs of the history waited and took, by queue, reader or writer.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; those of the store.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store.
     pub async fn work_statistics(&self, queue: Option<&str>, by: StatisticsBy) -> Result<Vec<WorkStatistics>> {
+        check_nul("the work queue of statistics", queue.unwrap_or_default())?;
         let by = match by {
             StatisticsBy::Queue => "queue",
             StatisticsBy::Reader => "reader",
@@ -317,7 +320,7 @@ impl Broker {
     /// that were redriven or cancelled meanwhile are left out. [`Broker::jobs`] shows them before.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; those of the store; then jobs before the failure are redriven.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store; then jobs before the failure are redriven.
     pub async fn redrive_jobs(&self, filter: &JobFilter) -> Result<u64> {
         if filter.state.as_deref().is_some_and(|state| state != "dead") {
             return Ok(0);
@@ -359,7 +362,7 @@ impl Broker {
     /// [`Broker::jobs`] shows them before.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; those of the store; then jobs before the failure are cancelled.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store; then jobs before the failure are cancelled.
     pub async fn cancel_jobs(&self, filter: &JobFilter) -> Result<u64> {
         let jobs = self.jobs_to_change(filter).await?;
         self.cancel_found_jobs(filter, &jobs).await
@@ -488,6 +491,17 @@ fn finished_job(row: &SqlRow) -> Result<FinishedJob> {
     })
 }
 
+/// Refuses a NUL character, which PostgreSQL takes in no text: it was said that a statement of the user's own had failed (60022).
+fn check_filter(filter: &JobFilter) -> Result<()> {
+    let texts = [
+        ("the work queue of a filter", &filter.queue),
+        ("the state of a filter", &filter.state),
+        ("the type of a filter", &filter.job_type),
+        ("the error of a filter", &filter.error),
+    ];
+    texts.iter().try_for_each(|(what, text)| check_nul(what, text.as_deref().unwrap_or_default()))
+}
+
 fn text(value: &Option<String>) -> SqlValue {
     value.clone().map_or(SqlValue::Null, SqlValue::Text)
 }
@@ -510,6 +524,26 @@ mod tests {
     use crate::act::Act;
     use crate::testing::TestBroker;
     use std::time::Duration;
+
+    #[tokio::test]
+    async fn a_filter_with_a_nul_character_is_refused_on_every_store() {
+        let _limit = crate::testing::limit();
+        let broker = TestBroker::in_memory().await.unwrap();
+        let nul = || Some("a\0b".to_owned());
+        let filters = [
+            JobFilter { queue: nul(), ..JobFilter::default() },
+            JobFilter { state: nul(), ..JobFilter::default() },
+            JobFilter { job_type: nul(), ..JobFilter::default() },
+            JobFilter { error: nul(), ..JobFilter::default() },
+        ];
+        for filter in filters {
+            assert_eq!(broker.jobs(&filter, 9).await.unwrap_err().code(), Code::OUT_OF_RANGE, "{filter:?}");
+            assert_eq!(broker.cancel_jobs(&filter).await.unwrap_err().code(), Code::OUT_OF_RANGE, "{filter:?}");
+            assert_eq!(broker.finished_jobs(&filter, 9).await.unwrap_err().code(), Code::OUT_OF_RANGE, "{filter:?}");
+        }
+        let refused = broker.work_statistics(Some("a\0b"), StatisticsBy::Queue).await.unwrap_err();
+        assert_eq!(refused.code(), Code::OUT_OF_RANGE);
+    }
 
     /// 450,000 dead jobs, whose rows took more bytes than one query may give.
     #[tokio::test]

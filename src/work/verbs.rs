@@ -250,6 +250,17 @@ impl<'a> IntoFuture for TakeJobs<'a> {
 
 /// Milliseconds, rounded up.
 pub(crate) fn whole_ms(duration: Duration) -> i64 {
-    let ms = duration.as_micros().div_ceil(1000);
+    let ms = duration.as_nanos().div_ceil(1_000_000);
     i64::try_from(ms).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_ms;
+    use std::time::Duration;
+
+    #[test]
+    fn a_part_of_a_millisecond_is_a_whole_one() {
+        assert_eq!([0, 1, 999_999, 1_000_000, 1_000_001].map(|ns| whole_ms(Duration::from_nanos(ns))), [0, 1, 1, 1, 2]);
+    }
 }

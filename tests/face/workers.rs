@@ -234,6 +234,30 @@ async fn what_a_handler_does_in_its_transaction_is_committed_with_the_job() {
     assert_eq!(dead_jobs[0].last_error.as_deref(), Some("not this one"));
 }
 
+/// All counted as completed.
+#[tokio::test]
+async fn a_job_that_its_handler_reports_itself_counts_as_it_was_reported() {
+    let _limit = limit();
+    let broker = broker("WITH MAX_ATTEMPTS = 1, HISTORY = ON").await;
+    for number in [0, 1, 2, 2_u32] {
+        broker.push_job(TASKS, &number).await.unwrap();
+    }
+    let worker = broker.worker(TASKS, async |context: dialoq::work::Context, number| {
+        let tx = context.tx.as_ref().expect("the worker runs in transactions");
+        let reported = match number {
+            0 => tx.complete_job(&*context.job).await,
+            1 => tx.cancel_job(context.job.taken.job).await,
+            _ => tx.fail_job(&*context.job, "by the handler").await.map(drop),
+        };
+        reported.map_err(|error| error.to_string())
+    });
+    let worker = worker.in_transactions().start();
+    finished(&worker, 4).await;
+    let done = worker.stop().await;
+    assert_eq!((done.completed, done.lost, done.failed), (1, 1, 2));
+    assert_eq!(broker.jobs(&dead(), 9).await.unwrap().len(), 2);
+}
+
 #[tokio::test]
 async fn a_commit_that_is_refused_is_a_failed_attempt_of_its_job() {
     let _limit = limit();
@@ -333,7 +357,7 @@ async fn a_handler_may_report_the_job_of_its_transaction() {
     let worker = worker.in_transactions().start();
     finished(&worker, 2).await;
     let done = worker.stop().await;
-    assert_eq!((done.completed, done.lost, done.failed), (2, 0, 0));
+    assert_eq!((done.completed, done.lost, done.failed), (1, 0, 1));
     let notes = broker.query("select sum(n) from note", ()).await.unwrap();
     assert_eq!(notes.rows[0].get::<i64>("sum(n)").unwrap(), 2, "what the handlers wrote is kept");
     let results = broker.finished_jobs(&JobFilter::default(), 9).await.unwrap();

@@ -295,12 +295,29 @@ impl<T: Send + 'static> Reader<T> {
         if lost.code() != Code::JOB_NOT_FOUND {
             return false;
         }
-        let filter = JobFilter { job: Some(job.taken.job), state: Some("done".to_owned()), ..JobFilter::default() };
+        self.has_finished(job, "done").await
+    }
+
+    /// Whether the history has this attempt at the job, finished in that way.
+    async fn has_finished(&self, job: &Job, state: &str) -> bool {
+        let filter = JobFilter { job: Some(job.taken.job), state: Some(state.to_owned()), ..JobFilter::default() };
         self.worker
             .broker
             .finished_jobs(&filter, 1)
             .await
             .is_ok_and(|done| done.iter().any(|done| done.attempts == u64::from(job.attempt)))
+    }
+
+    /// Counts a job that its handler has reported itself, in the transaction that is committed now.
+    async fn note_own_report(&self, job: &Job, refused: Error) -> Result<bool> {
+        if refused.code() == Code::JOB_NOT_TAKEN {
+            self.conflicts.store(0, Relaxed);
+            self.note_failure(job, "its handler has failed it");
+            return Ok(true);
+        }
+        // Known if its queue has a history.
+        let is_cancelled = self.has_finished(job, "cancelled").await;
+        self.note_end(job, if is_cancelled { Err(refused) } else { Ok(()) })
     }
 
     async fn in_transaction(&self) -> Result<bool> {
@@ -325,13 +342,15 @@ impl<T: Send + 'static> Reader<T> {
         }
         let (reason, then) = match ended {
             Ended::Done(result) => {
-                let completed = match complete(&tx, &job, result).await {
-                    // The transaction holds the job, so only its handler can have reported it.
-                    Err(error) if [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN].contains(&error.code()) => Ok(()),
-                    completed => completed,
-                };
-                match completed {
+                match complete(&tx, &job, result).await {
                     Ok(()) => return self.note_end(&job, tx.commit().await),
+                    // The transaction holds the job, so only its handler can have reported it.
+                    Err(error) if [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN].contains(&error.code()) => {
+                        return match tx.commit().await {
+                            Ok(()) => self.note_own_report(&job, error).await,
+                            Err(error) => self.note_end(&job, Err(error)),
+                        };
+                    }
                     Err(error) => match self.note(&job, Err(error))? {
                         None => return Ok(true),
                         Some(refused) => refused,
