@@ -418,7 +418,8 @@ impl Handlers {
         self
     }
 
-    /// The part of the queue to receive from; by default the best group.
+    /// The part of the queue to receive from; by default the best group. All activations of one queue share its places
+    /// (MAX_QUEUE_READERS): classes that must not wait for each other need queues of their own.
     pub fn only(mut self, from: ReceiveFrom) -> Self {
         self.options.from = from;
         self

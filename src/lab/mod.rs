@@ -61,7 +61,7 @@ pub(crate) enum On {
 impl On {
     /// A text about messages, in the words of what carries the load.
     pub(crate) fn words(self, text: &str) -> String {
-        const JOBS: [(&str, &str); 9] = [
+        const JOBS: [(&str, &str); 10] = [
             ("messages", "jobs"),
             ("Messages", "Jobs"),
             ("message", "job"),
@@ -69,6 +69,7 @@ impl On {
             ("conversation", "key"),
             ("receives", "takes"),
             ("one receive of", "one take of"),
+            ("each receive whose", "each take whose"),
             ("Receives", "Takes"),
             ("enqueueing", "push"),
         ];

@@ -158,3 +158,10 @@ async fn a_load_without_high_messages_shows_nothing_about_them() {
         assert!(!about_high && !finding.text.contains("Under the flood"), "{finding:?}");
     }
 }
+
+#[test]
+fn a_bound_over_jobs_speaks_of_takes() {
+    let bound = dialoq::receive::aging("q", Duration::from_millis(60));
+    let words = On::Work.words(&dialoq::receive::strategy::Strategy::bound(&bound).to_string());
+    assert!(words.contains("each take whose oldest job") && !words.contains("receive"), "{words}");
+}

@@ -5,7 +5,7 @@ use super::wait::{Deadline, ReceiveAttempt, WaitEnd, is_held, receive_first};
 use crate::act::Perform;
 use crate::broker::Broker;
 use crate::catalog::{Catalog, same_name};
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::message::Batch;
 use crate::store::BoxFuture;
 use crate::tx::Tx;
@@ -193,7 +193,7 @@ impl Messages {
     /// Whether a queue of the strategy is on, as far as this process knows, and there is more than one.
     fn has_other_queues(&self, broker: &Broker, strategy: &dyn Strategy) -> bool {
         let (catalog, plan) = (broker.catalog(), strategy.plan(broker.clock().now()));
-        let first = &plan.attempts[0].receive.queue;
+        let Some(first) = plan.attempts.first().map(|attempt| &attempt.receive.queue) else { return false };
         plan.attempts.iter().any(|attempt| !same_name(&attempt.receive.queue, first))
             && plan.attempts.iter().any(|attempt| is_on(&catalog, attempt))
     }
@@ -261,6 +261,7 @@ pub(crate) async fn next_by<C: Chosen>(
     loop {
         let planned_at = clock.now();
         let plan = strategy.plan(planned_at);
+        check_plan(&plan)?;
         let was_certain = chosen.is_empty_certain(act, &plan.attempts);
         let (mut answer, some_left_out) = try_plan(chosen, act, &plan, &end).await?;
         if answer.is_none() && some_left_out && chosen.tries_all_at_last() && end.is_over() {
@@ -276,6 +277,17 @@ pub(crate) async fn next_by<C: Chosen>(
             return Ok(None);
         }
     }
+}
+
+/// Refuses a plan that can find nothing: carried out again and again without a wait, it kept its thread for ever.
+fn check_plan(plan: &Plan) -> Result<()> {
+    if plan.attempts.is_empty() {
+        return Err(Error::out_of_range("the number of attempts of a plan", 0, "at least 1"));
+    }
+    if plan.attempts.iter().all(|attempt| attempt.receive.top == Some(0)) {
+        return Err(Error::out_of_range("the top of each attempt of a plan", 0, "at least 1 in one of them, or none"));
+    }
+    Ok(())
 }
 
 /// How often it is looked whether a queue that is missing or off is there again.
@@ -345,11 +357,13 @@ mod tests {
     use crate::define::Level;
     use crate::error::Code;
     use crate::id::ConversationHandle;
+    use crate::protocol::ReceiveFrom;
     use crate::receive::strategy::{
-        Share, aging, by_contract, drain_high_then_one_low, drain_one_conversation, dual_queue_loop,
+        Bound, Form, Share, aging, by_contract, drain_high_then_one_low, drain_one_conversation, dual_queue_loop,
         dual_queue_loop_classic, weighted,
     };
     use crate::testing::TestBroker;
+    use crate::time::Timestamp;
     use tokio_stream::StreamExt;
 
     /// Two queues of one service each, and one queue of both classes.
@@ -577,5 +591,46 @@ mod tests {
         };
         let (turn, ()) = tokio::join!(turns.next(), disabled);
         assert_eq!(turn.unwrap().unwrap_err().code(), Code::QUEUE_DISABLED);
+    }
+
+    /// Makes plans that no receive can follow.
+    struct Unusable(Vec<ClassAttempt>);
+
+    impl Strategy for Unusable {
+        fn name(&self) -> &'static str {
+            "unusable"
+        }
+
+        fn form(&self) -> Form {
+            Form::Improved
+        }
+
+        fn bound(&self) -> Bound {
+            Bound::None
+        }
+
+        fn prepare(&mut self, _: &Catalog) -> Result<()> {
+            Ok(())
+        }
+
+        fn plan(&self, _: Timestamp) -> Plan {
+            Plan { attempts: self.0.clone(), when_empty: WhenEmpty::WaitOnAll }
+        }
+
+        fn served(&mut self, _: Served) {}
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_can_find_nothing_is_refused() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let of_none = ClassAttempt::new("none", "high", ReceiveFrom::Any, Some(0));
+        for attempts in [Vec::new(), vec![of_none]] {
+            let mut turns = broker.receive_by(Unusable(attempts)).unwrap();
+            assert_eq!(turns.next().await.unwrap().unwrap_err().code(), Code::OUT_OF_RANGE);
+        }
+        let mut turns = broker.take_jobs_by(Unusable(Vec::new())).unwrap();
+        assert_eq!(turns.next(&*broker).await.unwrap_err().code(), Code::OUT_OF_RANGE);
     }
 }

@@ -23,8 +23,9 @@ const CLASSES: [&str; LEVELS] =
 ///
 /// Bound: a message of level `l` is ahead of all that come more than `(10 - l) * per_level` after it, except for one
 /// receive of each other level. With `per_level` zero it is first come, first served. If a receive of its level
-/// passes a message over because another reader holds it, or its group pauses or gives another conversation's messages
-/// first, its age counts from that receive. If one gives a later message, such as a DialogTimer or an Error, its age
+/// passes a message over because another reader holds it, its group pauses or gives another conversation's messages
+/// first, or its transaction has not committed yet, its age counts from that receive. On a server a message is enqueued
+/// when it is sent, in the embedded store when its transaction commits. If one gives a later message, such as a DialogTimer or an Error, its age
 /// counts from the arrival of that one.
 pub fn aging(queue: impl Into<Arc<str>>, per_level: Duration) -> Aging {
     Aging { queue: queue.into(), per_level, top: Some(1), none_before: [Timestamp(i64::MIN); LEVELS] }

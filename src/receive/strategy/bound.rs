@@ -21,7 +21,7 @@ pub enum Bound {
     /// A message of level `l` is overtaken by a receive only if the oldest message of that one was enqueued within
     /// `(10 - l) * per_level` after it; in addition at most once by each other level. If a receive of its level passed it over because it was
     /// not on offer, it counts as enqueued then: another reader held it, its group paused or had messages of another
-    /// conversation before it, or it had another level. If one gave a later message, it counts as enqueued with
+    /// conversation before it, it had another level, or its transaction had not committed. If one gave a later message, it counts as enqueued with
     /// that one: a DialogTimer, an Error, or one of a group that was chosen for an older message of another
     /// conversation.
     Age {

@@ -110,7 +110,7 @@ impl fmt::Display for Form {
 /// The receive attempts to make, in order; the first that finds messages is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// At least one.
+    /// At least one, and not all with a top of 0; a plan without one is refused (60005).
     pub attempts: Vec<ClassAttempt>,
     /// What to do when none of them found messages.
     pub when_empty: WhenEmpty,
