@@ -64,6 +64,8 @@ impl Retry {
         repeat: Repeat,
     ) -> std::result::Result<Again, Failure> {
         let is_repeatable = match repeat {
+            // Not even a query, which may have been a statement that writes.
+            _ if failure.fate == Fate::Alone => false,
             Repeat::Never => false,
             Repeat::IfUndone => !failure.fate.may_have_happened(),
             Repeat::Always => true,
