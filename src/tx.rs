@@ -515,9 +515,11 @@ impl Perform for Tx {
                 })
                 .await?;
             match done {
-                // A caller that gets the error of a RECEIVE, as of rows that cannot be read, gets it each time.
+                // What cannot be read, or is too long for a frame, cannot be the next time either.
                 Done::Verb(VerbEffect::Receives(_), Err(error)) => {
-                    self.seen.set();
+                    if [Code::STORE_DAMAGED, Code::OUT_OF_RANGE].contains(&error.code()) {
+                        self.seen.set();
+                    }
                     Err(error)
                 }
                 Done::Verb(_, outcome) => outcome.inspect(|outcome| self.hands_over(outcome)),

@@ -2,5 +2,6 @@
 -- itself: only in a transaction of begin.sql it is deferrable. Else it fails by a division by zero.
 -- Takes: its name for {name}, and its arguments, $1 to $n, for {arguments}
 -- Gives: what it gives
-SELECT * FROM (SELECT WHERE 1 / (current_setting('transaction_deferrable') = 'on')::integer = 1) AS in_transaction
+SELECT * FROM (SELECT WHERE 1 OPERATOR(pg_catalog./) (pg_catalog.current_setting('transaction_deferrable')
+    OPERATOR(pg_catalog.=) 'on')::pg_catalog.int4 OPERATOR(pg_catalog.=) 1) AS in_transaction
 CROSS JOIN LATERAL dialoq.{name}({arguments}) /* client */

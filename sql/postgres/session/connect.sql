@@ -14,6 +14,8 @@ SELECT pg_catalog.concat(pg_catalog.pg_backend_pid(), ' ',
     pg_catalog.pg_advisory_unlock_all(), pg_catalog.set_config('synchronous_commit', {durability}, false),
     pg_catalog.set_config('dialoq.client', 'marked', false), pg_catalog.set_config('TimeZone', 'UTC', false),
     pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
+    -- As call_after_begin.sql needs it.
+    pg_catalog.set_config('default_transaction_deferrable', 'off', false),
     pg_catalog.set_config('DateStyle', 'ISO', false), pg_catalog.set_config('standard_conforming_strings', 'on', false),
     -- An empty path is '' or '""'. $user may stand anywhere in a list, with quotes or without.
     pg_catalog.set_config('search_path', pg_catalog.regexp_replace(pg_catalog.concat(

@@ -119,7 +119,7 @@ impl<'a> Sender<'a> {
     async fn send_batch(&mut self, batch: Vec<Item>, is_last: bool, interrupt: &Interrupt) -> Result<(), Failure> {
         let before = self.dialog;
         let (first, last) = (batch[0].place, batch[batch.len() - 1].place);
-        let (broker, output) = (self.broker, self.output);
+        let (broker, output, is_lone) = (self.broker, self.output, batch.len() == 1);
         let (conversation, group) = (self.options.conversation, self.options.group);
         // Before its commit ctrl-C takes all of it back.
         let filled = async {
@@ -131,7 +131,14 @@ impl<'a> Sender<'a> {
             }
             Ok::<_, Error>((tx, done, stopped_by, ends_all))
         };
-        let filled = naming_the_holder(broker, conversation, group, output, filled);
+        let filled = async {
+            if is_lone {
+                naming_the_holder(broker, conversation, group, output, filled).await
+            } else {
+                // Its own transaction holds the group after the first message, and many take long.
+                filled.await
+            }
+        };
         let filled = match interrupt.unless_requested(filled).await {
             Ok(Some(filled)) => Ok(filled),
             Ok(None) => {

@@ -446,6 +446,10 @@ impl PgLink {
                 client.query(&prepared.statement, params),
                 client.batch_execute(transaction::COMMIT),
             );
+            // A COMMIT that was cancelled before it began leaves the transaction open. It has only read.
+            if ended.as_ref().is_err_and(|error| error.as_db_error().is_some()) {
+                self.is_lost |= client.batch_execute(transaction::ROLLBACK).await.is_err();
+            }
             return match (begun, rows) {
                 // It may be one that writes, such as INSERT .. RETURNING.
                 (Err(error), Ok(_)) if form == RequestForm::UsersQuery => Err(SendError::NoTransaction(error)),
@@ -658,7 +662,9 @@ impl PgLink {
         if is_servers && failure.fate == Fate::Undone {
             // As after a deferred constraint.
             failure.fate = Fate::TransactionUndone;
-            if failure.error.code() == Code::STORE_IO {
+            // Its own triggers may reach a limit each time.
+            let is_users_limit = self.ran_users_sql && failure.error.code() == Code::LOCK_TIMEOUT;
+            if is_users_limit || failure.error.code() == Code::STORE_IO {
                 let why = failure.error.message().to_owned();
                 failure.error = Error::new(Code::USER_SQL_FAILED, why).caused_by(failure.error);
             }

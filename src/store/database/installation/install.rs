@@ -73,10 +73,16 @@ fn in_use(cause: Error) -> Error {
 /// Commits the transaction if its work succeeded, else rolls it back.
 async fn end<T>(link: &mut dyn Link, done: Result<T>) -> Result<T> {
     match done {
-        Ok(done) => {
-            link.commit().await?;
-            Ok(done)
-        }
+        Ok(done) => match link.commit().await {
+            Ok(()) => Ok(done),
+            Err(failure) => {
+                if failure.is_link_usable {
+                    // A refused COMMIT may leave the transaction open. If this fails too, the link is closed.
+                    let _ = link.rollback().await;
+                }
+                Err(failure.into())
+            }
+        },
         Err(error) => {
             // The first error explains more than that of a rollback on a lost link.
             let _ = link.rollback().await;

@@ -219,8 +219,10 @@ impl Session {
                     // If that fails too, the link is closed.
                     let _ = link.rollback().await;
                 }
-                // A COMMIT that succeeded would say that nothing of it has happened before.
-                self.has_ended |= failure.fate == Fate::Alone;
+                if failure.fate == Fate::Alone {
+                    // A COMMIT that succeeded would say that nothing of it has happened before.
+                    return Err(self.lost(failure).await);
+                }
                 Err(failure.before_commit())
             }
         }
