@@ -69,6 +69,8 @@ pub(crate) fn a_call_left_waiting_is_ended_and_its_locks_are_free(store: Store) 
         let mut waiter = stage.link().await;
         waiter.begin().await.unwrap();
         waiter.call(lock(6)).await.unwrap();
+        // The form of a call that does not travel with BEGIN is prepared by this: one poll sends the next one.
+        waiter.call(lock(7)).await.unwrap();
         {
             let mut waiting = pin!(waiter.call(lock(5)));
             let first = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
