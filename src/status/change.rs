@@ -74,6 +74,7 @@ pub struct Purged {
 
 /// What a purge removes now.
 #[derive(Debug, Default)]
+#[cfg_attr(not(feature = "cli"), allow(unreachable_pub, reason = "only the command has it from `internals`"))]
 pub struct Purgeable {
     /// The messages, at most [`MOST_MESSAGES`].
     pub messages: Vec<PeekedMessage>,

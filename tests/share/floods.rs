@@ -44,9 +44,14 @@ fn question(id: u64) -> Vec<u8> {
     frame(id, UNIT_HAPPENED, &[vec![16], vec![7; 16]].concat())
 }
 
+/// A step of a transaction, of which nothing was seen.
+fn step(id: u64, tx: u64, step: Vec<u8>) -> Vec<u8> {
+    frame(id, IN_TX, &[number(tx), vec![0], step].concat())
+}
+
 /// Sets a savepoint in this transaction, which begins it.
 fn savepoint(id: u64, tx: u64) -> Vec<u8> {
-    frame(id, IN_TX, &[number(tx), vec![4], text("s")].concat())
+    step(id, tx, [vec![4], text("s")].concat())
 }
 
 /// Reads until these bytes have come.
@@ -93,7 +98,6 @@ fn more_transactions_than_a_guest_may_have_are_refused_with_the_number() {
 /// Refused, the commit left its transaction open in the owner, with all that it held.
 #[test]
 fn a_transaction_ends_although_its_process_has_too_many_calls_under_way() {
-    let step = |id, tx, step: Vec<u8>| frame(id, IN_TX, &[number(tx), step].concat());
     run(async || {
         let place = Place::new();
         let owner = place.defined().await;
@@ -311,8 +315,8 @@ fn answers_that_are_never_read_do_not_fill_the_memory_of_the_owner() {
         let before = memory();
         // 800 answers of 2 MB.
         for id in 1..=800 {
-            let query = [number(1), vec![2], text("select zeroblob(2000000)"), vec![0, 0]].concat();
-            stream.write_all(&frame(id, IN_TX, &query)).unwrap();
+            let query = [vec![2], text("select zeroblob(2000000)"), vec![0, 0]].concat();
+            stream.write_all(&step(id, 1, query)).unwrap();
         }
         // The owner has got to work on them when as many as fit are there.
         for round in 0..200 {
