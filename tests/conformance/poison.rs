@@ -1,6 +1,6 @@
 //! What a rollback counts against: each way to undo a RECEIVE, with each kind of poison handling.
 
-use crate::rig::{Pair, Rig, Text, code};
+use crate::rig::{Pair, Rig, Session, Text, code};
 use dialoq::{Act, Broker, Code, Level, OpenOptions, Result};
 use std::time::Duration;
 
@@ -130,6 +130,22 @@ case!(a_commit_that_has_given_its_messages_back_begins_the_count_anew, [177, 181
     }
 });
 
+/// Leaves what a RECEIVE or take has got for a caller that gave it up: in three ways once it is done, then in two while it may be
+/// under way.
+pub(crate) async fn leave_unseen(tx: Session, attempt: usize) -> Result<()> {
+    let is_done = attempt < 6;
+    if is_done {
+        // It is answered after the RECEIVE.
+        tx.savepoint("later").await?;
+    }
+    match attempt % 3 {
+        0 => tx.rollback().await?,
+        1 if is_done => assert_eq!(code(tx.commit().await), Code::RECEIVE_CANCELLED.0),
+        _ => drop(tx),
+    }
+    Ok(())
+}
+
 // A timeout around a RECEIVE that is shorter than its answer takes.
 case!(a_receive_that_no_caller_has_seen_does_not_count, [176, 270], async |t| {
     for kind in KINDS {
@@ -141,15 +157,7 @@ case!(a_receive_that_no_caller_has_seen_does_not_count, [176, 270], async |t| {
                 tx.rollback().await?;
                 return Ok(());
             }
-            if attempt < 6 {
-                // Once this is done, the RECEIVE is done too.
-                tx.savepoint("later").await?;
-            }
-            match attempt % 3 {
-                0 => tx.rollback().await?,
-                1 if attempt < 6 => assert_eq!(code(tx.commit().await), Code::RECEIVE_CANCELLED.0),
-                _ => drop(tx),
-            }
+            leave_unseen(tx, attempt).await?;
         }
         // DIFFERENCE(unseen-receives): in Service Broker every rollback counts.
         assert!(t.is_on("QT").await?, "{kind}");

@@ -1,5 +1,6 @@
 //! What transactions do to jobs, what their savepoints undo, and which names and keys are free meanwhile. Ours.
 
+use crate::poison::leave_unseen;
 use crate::rig::{Rig, Session, code};
 use crate::servers::Store;
 use dialoq::work::{AfterFailure, Job, JobFilter, JobState, WorkQueue};
@@ -268,15 +269,7 @@ case!(a_take_that_no_caller_has_seen_is_no_attempt, [251], async |t| {
             tx.rollback().await?;
             return Ok(());
         }
-        if attempt < 6 {
-            // Once this is done, the take is done too.
-            tx.savepoint("later").await?;
-        }
-        match attempt % 3 {
-            0 => tx.rollback().await?,
-            1 if attempt < 6 => assert_eq!(code(tx.commit().await), Code::RECEIVE_CANCELLED.0),
-            _ => drop(tx),
-        }
+        leave_unseen(tx, attempt).await?;
     }
     let jobs = t.soon(|| take(&t.broker, 1), |jobs| !jobs.is_empty()).await?;
     assert_eq!(jobs[0].attempt, 1);

@@ -254,6 +254,29 @@ async fn a_caller_that_stops_waiting_for_a_group_keeps_its_transaction() {
 }
 
 #[tokio::test]
+async fn a_rollback_counts_if_a_caller_has_seen_the_messages() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "once")]).await.unwrap();
+    let attempts = async |is_seen: bool, is_dropped: bool| {
+        for _ in 0..5 {
+            let seen = if is_seen { Seen::always() } else { Seen::default() };
+            let mut tx = store.begin(seen).await.unwrap();
+            assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["once"]);
+            match is_dropped {
+                true => drop(tx),
+                false => tx.rollback(None).await.unwrap(),
+            }
+        }
+        store.catalog().queues.values().filter(|queue| !queue.is_receive_enabled).count()
+    };
+    assert_eq!(attempts(false, false).await, 0);
+    assert_eq!(attempts(false, true).await, 0);
+    assert_eq!(attempts(true, true).await, 1, "the fifth turns the queue off");
+}
+
+#[tokio::test]
 async fn two_sessions_that_wait_for_each_other_are_found() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
