@@ -67,6 +67,8 @@ pub(super) struct RareFields {
     pub(super) delay: Option<Delay>,
     pub(super) far_broker_instance: Option<Arc<str>>,
     pub(super) dialog_timer: Option<Timestamp>,
+    /// An open transaction has set the timer anew or taken it back: it fires after that transaction at the earliest.
+    pub(super) is_timer_held: bool,
     pub(super) security_timestamp: Option<Timestamp>,
     pub(super) end_dialog_sequence: Option<u64>,
     /// When its quarantine ends by itself.
@@ -135,6 +137,11 @@ impl Endpoint {
 
     pub(super) fn dialog_timer(&self) -> Option<Timestamp> {
         self.rare_fields.as_ref().and_then(|rare_fields| rare_fields.dialog_timer)
+    }
+
+    /// Whether an open transaction has changed its timer.
+    pub(super) fn is_timer_held(&self) -> bool {
+        self.rare_fields.as_ref().is_some_and(|rare_fields| rare_fields.is_timer_held)
     }
 
     pub(super) fn security_timestamp(&self) -> Option<Timestamp> {

@@ -62,6 +62,7 @@ impl Core {
     }
 
     pub(super) fn unlock_all(&mut self, session: &mut Session, effects: &mut Effects) {
+        self.free_timers(session);
         for group in std::mem::take(&mut session.locks) {
             self.groups[group].owner = 0;
             self.groups[group].is_stale = false;

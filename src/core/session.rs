@@ -30,6 +30,8 @@ pub struct Session {
     pub(super) overlays: HashMap<u32, Overlay>,
     /// The conversations it moved, by the group each is in now.
     pub(super) moved: BTreeSet<(u32, u32)>,
+    /// The endpoints whose timers wait for its end, also if a savepoint undid its change of them, with their ids.
+    pub(super) held_timers: SmallVec<[(u32, u64); 2]>,
     /// Queues from which rows were received, also if a savepoint returned them: a full rollback counts for these.
     pub(super) received_queues: SmallVec<[i32; 2]>,
     /// Groups from which rows were received, by the same rule.
@@ -143,6 +145,7 @@ impl Session {
             log: Vec::new(),
             overlays: HashMap::new(),
             moved: BTreeSet::new(),
+            held_timers: SmallVec::new(),
             received_queues: SmallVec::new(),
             received_groups: BTreeSet::new(),
             reason: None,

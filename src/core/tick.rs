@@ -29,8 +29,13 @@ impl Core {
     fn fall_due(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
         if self.endpoints[place].retry_at().is_some_and(|retry| retry <= now) {
             self.end_pause(place, now, effects);
-        } else if self.endpoints[place].dialog_timer().is_some_and(|timer| timer <= now) {
+        } else if self.endpoints[place].dialog_timer().is_some_and(|timer| timer <= now)
+            && !self.endpoints[place].is_timer_held()
+        {
             self.fire_timer(place, now, effects);
+            self.reschedule(place, now);
+        } else if self.end_of_life(&self.endpoints[place]) > now.0 {
+            // Its timer is held by a transaction, whose end schedules it again.
             self.reschedule(place, now);
         } else {
             self.expire(place, now, effects);

@@ -35,6 +35,7 @@ impl Core {
             ));
         }
         lock!(self, session, session.group_of(place, &self.endpoints[place]));
+        self.hold_timer(session, place);
         session.record(Op::Timer { endpoint: place, due: Some(due) });
         Ok(Ok(Outcome::Done))
     }
@@ -42,8 +43,36 @@ impl Core {
     pub(super) fn cancel_timer(&mut self, session: &mut Session, handle: ConversationHandle) -> Checked<Outcome> {
         let place = self.find_not_ended(session, handle, Code::STATE_FORBIDS_TIMER, "CANCEL CONVERSATION TIMER")?;
         lock!(self, session, session.group_of(place, &self.endpoints[place]));
+        self.hold_timer(session, place);
         session.record(Op::Timer { endpoint: place, due: None });
         Ok(Ok(Outcome::Done))
+    }
+
+    /// Keeps a timer that an open transaction changes from firing before that transaction has ended.
+    fn hold_timer(&mut self, session: &mut Session, place: u32) {
+        let endpoint = &mut self.endpoints[place];
+        if session.is_transaction && endpoint.dialog_timer().is_some() {
+            let rare_fields = endpoint.rare_fields_mut();
+            if !std::mem::replace(&mut rare_fields.is_timer_held, true) {
+                session.held_timers.push((place, endpoint.endpoint_id));
+            }
+        }
+    }
+
+    /// Schedules the timers that a session has held, as they are after its end.
+    pub(super) fn free_timers(&mut self, session: &mut Session) {
+        for (place, endpoint_id) in session.held_timers.drain(..) {
+            if self.endpoints.get(place).is_none_or(|there| there.endpoint_id != endpoint_id) {
+                continue;
+            }
+            let endpoint = &mut self.endpoints[place];
+            endpoint.rare_fields_mut().is_timer_held = false;
+            if let Some(timer) = endpoint.dialog_timer().map(|timer| timer.0.max(1))
+                && (endpoint.due == 0 || timer < endpoint.due)
+            {
+                self.set_due(place, timer);
+            }
+        }
     }
 
     pub(super) fn apply_timer(&mut self, place: u32, due: Option<Timestamp>, now: Timestamp) {
@@ -87,7 +116,8 @@ impl Core {
         let end_of_life = self.end_of_life(endpoint);
         let is_far = end_of_life >= now.0.max(endpoint.begun_at.0).saturating_add(FAR);
         let end_of_life = (!is_far).then_some(end_of_life);
-        let timer = endpoint.dialog_timer().map(|timer| timer.0);
+        let timer =
+            endpoint.dialog_timer().filter(|timer| !endpoint.is_timer_held() || *timer > now).map(|timer| timer.0);
         let retry = endpoint.retry_at().map(|retry| retry.0);
         let due = end_of_life.into_iter().chain(timer).chain(retry).min();
         self.set_due(place, due.map_or(0, |due| due.max(1)));

@@ -134,6 +134,36 @@ case!(a_side_whose_group_is_held_gets_its_timer_and_its_end, [126, 131], async |
     );
 });
 
+case!(a_timer_that_a_transaction_changes_waits_for_its_end, [132], async |t| {
+    for (step, fires_then, fires_later) in
+        [("cancel", 0, 0), ("set anew", 0, 1), ("roll back", 1, 0), ("roll back to", 1, 0)]
+    {
+        let pair = t.pair().await?;
+        t.timer(pair.initiator, 5).await?;
+        let tx = t.begin().await?;
+        tx.savepoint("s").await?;
+        match step {
+            "set anew" => tx.timer(pair.initiator, 60).await?,
+            _ => tx.0.cancel_timer(pair.initiator).await?,
+        }
+        t.advance(10).await?;
+        assert!(t.rows_of("QI").await?.is_empty(), "{step}: it is due, and the transaction is open");
+        match step {
+            "roll back" => tx.rollback().await?,
+            "roll back to" => {
+                tx.rollback_to("s").await?;
+                tx.commit().await?;
+            }
+            _ => tx.commit().await?,
+        }
+        t.advance(1).await?;
+        assert_eq!(t.receive("QI").await?.len(), fires_then, "{step}");
+        t.advance(60).await?;
+        assert_eq!(t.receive("QI").await?.len(), fires_later, "{step}");
+        t.end(pair.initiator).await?;
+    }
+});
+
 case!(each_side_has_its_timer, [133], async |t| {
     let pair = t.pair().await?;
     t.timer(pair.initiator, 1).await?;

@@ -132,7 +132,12 @@ impl Engine {
         }
         let arrivals = state.take_arrivals(&self.board);
         if !state.has_orders() {
-            drop(state);
+            // A rollback has left a timer that is due, of which the writer does not know.
+            if state.must_wake_writer() {
+                self.leave_to_writer(state);
+            } else {
+                drop(state);
+            }
             arrivals.signal();
             return;
         }

@@ -20,6 +20,7 @@ mod locks;
 mod panics;
 mod refused_commits;
 mod reopening;
+mod timers;
 mod unwritten;
 mod users_sql;
 
@@ -415,27 +416,6 @@ async fn savepoints_undo_verbs_and_sql_alike() {
 }
 
 #[tokio::test]
-async fn a_moved_clock_runs_due_events_before_an_empty_unit_is_answered() {
-    let _limit = crate::testing::limit();
-    let folder = tempfile::tempdir().unwrap();
-    let clock = Clock::manual(Timestamp(1_000_000));
-    let store = defined(SqliteOptions { clock: clock.clone(), ..options(folder.path()) }).await;
-    let handle = begin(&store).await;
-    store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 60 }]).await.unwrap();
-    clock.advance(Duration::from_secs(59));
-    store.submit(Vec::new()).await.unwrap();
-    let activity = store.activity().queue("from");
-    assert_eq!(activity.facts().unread, 0);
-    let signal = activity.register(true);
-    clock.advance(Duration::from_secs(1));
-    // No caller polls: the clock alone wakes the writer.
-    signal.await;
-    // The signal comes when the message is ordered; an empty unit is answered when it is written.
-    store.submit(Vec::new()).await.unwrap();
-    assert_eq!(count(&store, "select count(*) from queue_messages where queue_name = 'from'").await, 1);
-}
-
-#[tokio::test]
 async fn a_second_owner_is_refused_and_a_reader_is_not() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
@@ -474,23 +454,6 @@ async fn a_statement_of_the_user_returns_the_number_of_rows_changed() {
         let expected = SqlStatement { expected_rows: Some(3), ..sql("delete from note") };
         assert_eq!(store.run_sql(expected).await.unwrap(), 3);
     }
-}
-
-#[tokio::test]
-async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
-    let _limit = crate::testing::limit();
-    let folder = tempfile::tempdir().unwrap();
-    let store = defined(options(folder.path())).await;
-    let handle = begin(&store).await;
-    // Enough to count as alone, so that the timer is written on this thread while the writer sleeps.
-    for _ in 0..20 {
-        store.submit(vec![send(handle, "x")]).await.unwrap();
-    }
-    let activity = store.activity().queue("from");
-    let signal = activity.register(true);
-    store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 1 }]).await.unwrap();
-    signal.await;
-    assert_eq!(activity.facts().unread, 1, "{:?}", activity.facts());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,62 @@
+//! Timers, and the writer that fires them.
+
+use super::*;
+
+#[tokio::test]
+async fn a_moved_clock_runs_due_events_before_an_empty_unit_is_answered() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(Timestamp(1_000_000));
+    let store = defined(SqliteOptions { clock: clock.clone(), ..options(folder.path()) }).await;
+    let handle = begin(&store).await;
+    store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 60 }]).await.unwrap();
+    clock.advance(Duration::from_secs(59));
+    store.submit(Vec::new()).await.unwrap();
+    let activity = store.activity().queue("from");
+    assert_eq!(activity.facts().unread, 0);
+    let signal = activity.register(true);
+    clock.advance(Duration::from_secs(1));
+    // No caller polls: the clock alone wakes the writer.
+    signal.await;
+    // The signal comes when the message is ordered; an empty unit is answered when it is written.
+    store.submit(Vec::new()).await.unwrap();
+    assert_eq!(count(&store, "select count(*) from queue_messages where queue_name = 'from'").await, 1);
+}
+
+#[tokio::test]
+async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    // Enough to count as alone, so that the timer is written on this thread while the writer sleeps.
+    for _ in 0..20 {
+        store.submit(vec![send(handle, "x")]).await.unwrap();
+    }
+    let activity = store.activity().queue("from");
+    let signal = activity.register(true);
+    store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 1 }]).await.unwrap();
+    signal.await;
+    assert_eq!(activity.facts().unread, 1, "{:?}", activity.facts());
+}
+
+#[tokio::test]
+async fn a_rollback_that_frees_a_due_timer_wakes_the_writer() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(Timestamp(1_000_000));
+    let store = defined(SqliteOptions { clock: clock.clone(), ..options(folder.path()) }).await;
+    let handle = begin(&store).await;
+    let timer = |timeout_seconds| Verb::BeginConversationTimer { handle, timeout_seconds };
+    store.submit(vec![timer(1)]).await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
+    tx.execute(timer(60)).await.unwrap();
+    clock.advance(Duration::from_secs(2));
+    store.submit(Vec::new()).await.unwrap();
+    let activity = store.activity().queue("from");
+    assert_eq!(activity.facts().unread, 0, "the transaction holds it");
+    let signal = activity.register(true);
+    drop(tx);
+    signal.await;
+    assert_eq!(activity.facts().unread, 1, "{:?}", activity.facts());
+}
