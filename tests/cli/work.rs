@@ -40,7 +40,8 @@ fn a_program_that_fails_leaves_its_last_words_with_the_job() {
     let first = "waiting for jobs in work queue 'emails', 1 reader, started while there are jobs; ctrl-C ends\n";
     assert!(error.starts_with(first), "{error}");
     assert!(
-        error.contains("no such address") && error.contains("stopped: 0 jobs completed, 1 failed, 0 lost"),
+        error.contains("\njob 1: attempt 1 failed: program 'sh' ended with exit status: 3: ")
+            && error.ends_with("stopped: 0 jobs completed, 1 failed, 0 lost\n"),
         "{error}"
     );
 }

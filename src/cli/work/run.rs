@@ -3,7 +3,7 @@
 use crate::cli::failure::{Failure, without_path};
 use crate::cli::globals::{Globals, parse_time_to_work};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::output::{Output, counted, printable_name};
+use crate::cli::output::{Output, counted, printable, printable_name};
 use clap::Args;
 use dialoq::activation::Program;
 use dialoq::internals::{ErrorConstructors, StartedProgram, has_not_begun};
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 ///
 /// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN,
 /// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job, and
-/// its standard output, byte by byte but for the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on its standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
+/// its standard output, byte by byte but for the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on its standard error; it is named on standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
 /// kills them. A program that cannot be started is no failed attempt: its job is held, and the start is tried again every 5 s, up to the
 /// first ctrl-C, which gives the job back.
 /// If an embedded store takes nothing more, as after a commit that failed, it ends with exit code 1 once they have
@@ -117,13 +117,13 @@ impl Run {
                 let _at_work = AtWork::begin(programs);
                 let running = started.run(body);
                 let answer = match timeout {
-                    None => running.await,
+                    None => running.await.map_err(|error| error.message().to_owned()),
                     Some(timeout) => match tokio::time::timeout(*timeout, running).await {
-                        Ok(answer) => answer,
-                        Err(_) => return Err(format!("the program ran for more than {timeout:?} and was killed")),
+                        Ok(answer) => answer.map_err(|error| error.message().to_owned()),
+                        Err(_) => Err(format!("the program ran for more than {timeout:?} and was killed")),
                     },
                 };
-                let answer = answer.map_err(|error| error.message().to_owned())?;
+                let answer = answer.inspect_err(|why| say_failed(&Output::new(is_json), &context, why))?;
                 if !answer.is_empty() {
                     context.keep_result(answer);
                 }
@@ -228,6 +228,15 @@ impl Run {
 const PAUSE: Duration = Duration::from_secs(5);
 /// How often the definitions are asked whether the work queue is there.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Says on standard error that an attempt has failed: on standard output a program that does not read would stop the readers.
+fn say_failed(output: &Output, context: &Context, why: &str) {
+    let (job, attempt) = (context.job.taken.job, context.job.attempt);
+    output.note(&match output.json {
+        true => json!({ "event": "failed", "job": job, "attempt": attempt, "why": why }).to_string(),
+        false => format!("job {job}: attempt {attempt} failed: {}", printable(why)),
+    });
+}
 
 fn environment(context: &Context) -> Vec<(&'static str, String)> {
     let job = &context.job;
