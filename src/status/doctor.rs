@@ -26,6 +26,8 @@ const MEND_BROKER: &str = "`echo 'ALTER DATABASE CURRENT SET ENABLE_BROKER' | di
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
+    /// The clock of the database stands still, so that no lease ends and no timer fires: a broker with a manual clock was not closed.
+    StoppedClock,
     /// The broker is disabled, so no message is delivered: DISABLE_BROKER.
     BrokerDisabled,
     /// The other side has ended, or the conversation broke, and this side never ENDs: the classic leak.
@@ -57,7 +59,8 @@ pub enum FindingKind {
 }
 
 /// The order of findings.
-const WORST_FIRST: [FindingKind; 14] = [
+const WORST_FIRST: [FindingKind; 15] = [
+    FindingKind::StoppedClock,
     FindingKind::BrokerDisabled,
     FindingKind::DisabledQueue,
     FindingKind::PausedWorkQueue,
@@ -100,10 +103,10 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: a disabled broker, disabled queues, paused work queues with ready jobs, schemas that are
+    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, disabled queues, paused work queues with ready jobs, schemas that are
     /// refused, quarantined groups, dead letters, dead jobs, conversations that were never ended, messages that no caller receives, jobs
     /// that no reader takes, lost jobs, work schedules that do not fire, messages that cannot be delivered, and open conversations without
-    /// LIFETIME. The first seven kinds are reported whatever their age, the others if they are older than [`FAULT_AGE`].
+    /// LIFETIME. The first eight kinds are reported whatever their age, the others if they are older than [`FAULT_AGE`].
     ///
     /// A backlog of a work queue is no fault while a reader takes jobs from it: jobs wait for no reader if none is taken now, and none of
     /// those in the queue, or of the last hundred in its history, was taken within the patience.
@@ -129,6 +132,12 @@ impl Broker {
         let mut findings = Vec::new();
         if !self.catalog().settings.is_broker_enabled {
             findings.push(disabled_broker());
+        }
+        // A broker with a manual clock has stopped it itself.
+        if self.clock().moves().is_none() {
+            for row in &self.query(texts.stopped_clock, ()).await?.rows {
+                findings.push(Seen::of(row)?.finding(FindingKind::StoppedClock, now));
+            }
         }
         for (kind, text, is_timed) in [
             (FindingKind::DisabledQueue, texts.disabled_queues, false),
@@ -346,6 +355,14 @@ impl Seen {
                      `dialoq dead purge {of_it}`",
                     of_it = shell_option("--queue", subject)
                 ),
+            ),
+            FindingKind::StoppedClock => (
+                format!(
+                    "the clock of the database stands still at {}, so no lease ends and no timer fires: a broker with a manual clock has \
+                     stopped it and was not closed",
+                    since.unwrap_or_default()
+                ),
+                "if no test uses the database now, call dialoq.set_manual_now with NULL as its owner".to_owned(),
             ),
             FindingKind::BrokerDisabled => (format!("{subject} is disabled"), MEND_BROKER.to_owned()),
             FindingKind::RefusedSchema => (format!("the schema of '{subject}' is not usable"), MEND_SCHEMA.to_owned()),

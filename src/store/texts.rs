@@ -65,6 +65,8 @@ pub struct StatusTexts {
 /// `doctor/*.sql`
 #[derive(Debug, Clone, Copy)]
 pub struct DoctorTexts {
+    /// The clock of the database, if it stands still.
+    pub stopped_clock: &'static str,
     /// Disabled queues.
     pub disabled_queues: &'static str,
     /// Quarantined conversation groups.
@@ -99,6 +101,7 @@ macro_rules! store_texts {
                 transmission: status::TRANSMISSION,
             },
             doctor: $crate::store::DoctorTexts {
+                stopped_clock: doctor::STOPPED_CLOCK,
                 disabled_queues: doctor::DISABLED_QUEUES,
                 quarantined: doctor::QUARANTINED,
                 dead_letters: doctor::DEAD_LETTERS,

@@ -74,6 +74,20 @@ pub(crate) async fn a_disabled_broker_is_named(store: Store) {
     assert_eq!(broker.doctor().await.unwrap(), []);
 }
 
+/// A program with a manual clock that was not closed left the clock of the database standing for everyone, and only the log said so.
+pub(crate) async fn a_clock_that_stands_still_is_named(store: Store) {
+    let broker = broker(store).await;
+    assert_eq!(broker.doctor().await.unwrap(), [], "it has stopped the clock itself");
+    if !store.is_server() {
+        return;
+    }
+    let other = Broker::open(broker.database.url()).await.unwrap();
+    let [finding] = &other.doctor().await.unwrap()[..] else { panic!("one finding is expected") };
+    assert_eq!((finding.kind, finding.since), (FindingKind::StoppedClock, Some(START)));
+    assert!(finding.advice.contains("dialoq.set_manual_now"), "{finding}");
+    other.close().await.unwrap();
+}
+
 pub(crate) async fn undelivered_messages_come_with_their_status(store: Store) {
     let broker = broker(store).await;
     let dialog = broker.begin_dialog("client", "nowhere").lifetime(100 * HOUR).await.unwrap();

@@ -51,6 +51,7 @@ static DIALECT: Dialect = Dialect {
     texts: StoreTexts {
         status: StatusTexts { broker: "", queues: "", monitors: "", levels: "", conversations: "", transmission: "" },
         doctor: DoctorTexts {
+            stopped_clock: "",
             disabled_queues: "",
             dead_letters: "",
             quarantined: "",
