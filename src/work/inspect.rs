@@ -209,7 +209,7 @@ impl Broker {
     /// each as of its own moment.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character, or its state is none; those of the store.
     pub async fn jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<JobStatus>> {
         self.jobs_as(filter, most, |job| job).await
     }
@@ -258,7 +258,7 @@ impl Broker {
     /// `taken_before` are not for finished jobs.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character, or its state is none; those of the store.
     pub async fn finished_jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<FinishedJob>> {
         check_filter(filter)?;
         let params = vec![
@@ -276,7 +276,7 @@ impl Broker {
     /// How long the completed jobs of the history waited and took, by queue, reader or writer.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store.
+    /// 60002 for a work queue that is not there; 60005 its name contains a NUL character; those of the store.
     pub async fn work_statistics(&self, queue: Option<&str>, by: StatisticsBy) -> Result<Vec<WorkStatistics>> {
         check_nul("the work queue of statistics", queue.unwrap_or_default())?;
         let by = match by {
@@ -320,8 +320,9 @@ impl Broker {
     /// that were redriven or cancelled meanwhile are left out. [`Broker::jobs`] shows them before.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store; then jobs before the failure are redriven.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character, or its state is none; those of the store; then jobs before the failure are redriven.
     pub async fn redrive_jobs(&self, filter: &JobFilter) -> Result<u64> {
+        check_filter(filter)?;
         if filter.state.as_deref().is_some_and(|state| state != "dead") {
             return Ok(0);
         }
@@ -350,6 +351,7 @@ impl Broker {
         found: &[JobStatus],
         redriven: &mut u64,
     ) -> Result<()> {
+        check_filter(filter)?;
         if filter.state.as_deref().is_some_and(|state| state != "dead") {
             return Ok(());
         }
@@ -362,7 +364,7 @@ impl Broker {
     /// [`Broker::jobs`] shows them before.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store; then jobs before the failure are cancelled.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character, or its state is none; those of the store; then jobs before the failure are cancelled.
     pub async fn cancel_jobs(&self, filter: &JobFilter) -> Result<u64> {
         let jobs = self.jobs_to_change(filter).await?;
         self.cancel_found_jobs(filter, &jobs).await
@@ -491,7 +493,10 @@ fn finished_job(row: &SqlRow) -> Result<FinishedJob> {
     })
 }
 
-/// Refuses a NUL character, which PostgreSQL takes in no text: it was said that a statement of the user's own had failed (60022).
+/// The states of jobs, the last two of finished ones.
+const STATES: [&str; 7] = ["scheduled", "ready", "taken", "lost", "dead", "done", "cancelled"];
+
+/// Refuses a NUL character, which PostgreSQL takes in no text: it was said that a statement of the user's own had failed (60022). And a state that jobs do not have: no job would be found, and a misspelt one would look like good news.
 fn check_filter(filter: &JobFilter) -> Result<()> {
     let texts = [
         ("the work queue of a filter", &filter.queue),
@@ -499,7 +504,14 @@ fn check_filter(filter: &JobFilter) -> Result<()> {
         ("the type of a filter", &filter.job_type),
         ("the error of a filter", &filter.error),
     ];
-    texts.iter().try_for_each(|(what, text)| check_nul(what, text.as_deref().unwrap_or_default()))
+    texts.iter().try_for_each(|(what, text)| check_nul(what, text.as_deref().unwrap_or_default()))?;
+    match filter.state.as_deref() {
+        Some(state) if !STATES.contains(&state) => Err(Error::new(
+            Code::OUT_OF_RANGE,
+            format!("'{}' is no state of a job; it is one of {}", state.escape_debug(), STATES.join(", ")),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn text(value: &Option<String>) -> SqlValue {
@@ -526,7 +538,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn a_filter_with_a_nul_character_is_refused_on_every_store() {
+    async fn a_filter_that_can_find_nothing_is_refused_on_every_store() {
         let _limit = crate::testing::limit();
         let broker = TestBroker::in_memory().await.unwrap();
         let nul = || Some("a\0b".to_owned());
@@ -540,6 +552,16 @@ mod tests {
             assert_eq!(broker.jobs(&filter, 9).await.unwrap_err().code(), Code::OUT_OF_RANGE, "{filter:?}");
             assert_eq!(broker.cancel_jobs(&filter).await.unwrap_err().code(), Code::OUT_OF_RANGE, "{filter:?}");
             assert_eq!(broker.finished_jobs(&filter, 9).await.unwrap_err().code(), Code::OUT_OF_RANGE, "{filter:?}");
+        }
+        for state in ["reday", "", "READY", "processed"] {
+            let filter = JobFilter { state: Some(state.to_owned()), ..JobFilter::default() };
+            let refused = [
+                broker.jobs(&filter, 9).await.unwrap_err(),
+                broker.finished_jobs(&filter, 9).await.unwrap_err(),
+                broker.redrive_jobs(&filter).await.unwrap_err(),
+                broker.cancel_jobs(&filter).await.unwrap_err(),
+            ];
+            assert!(refused.iter().all(|refused| refused.code() == Code::OUT_OF_RANGE), "{refused:?}");
         }
         let refused = broker.work_statistics(Some("a\0b"), StatisticsBy::Queue).await.unwrap_err();
         assert_eq!(refused.code(), Code::OUT_OF_RANGE);
