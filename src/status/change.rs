@@ -148,26 +148,17 @@ impl Broker {
     }
 
     /// The oldest sides that a filter chooses, at most so many, those that have ended only if the change takes them; and whether
-    /// there are more. Sides that have ended may stand before the others, so reads go on until one is found.
+    /// there are more.
     pub(crate) async fn sides_to_change(
         &self,
         filter: &ConversationFilter,
         takes_ended: bool,
         most: u32,
     ) -> Result<(Vec<ConversationSide>, bool)> {
-        let mut top = most;
-        loop {
-            let mut sides = self.conversations(filter, top + 1).await?;
-            let mut has_more = sides.len() > top as usize;
-            sides.truncate(top as usize);
-            sides.retain(|side| takes_ended || !side.state.is_ended());
-            if !sides.is_empty() || !has_more {
-                has_more |= sides.len() > most as usize;
-                sides.truncate(most as usize);
-                return Ok((sides, has_more));
-            }
-            top = top.saturating_mul(READ_ON);
-        }
+        let mut sides = self.sides(filter, takes_ended, most + 1).await?;
+        let has_more = sides.len() > most as usize;
+        sides.truncate(most as usize);
+        Ok((sides, has_more))
     }
 
     async fn change_each(

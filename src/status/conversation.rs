@@ -112,6 +112,16 @@ impl Broker {
     /// # Errors
     /// Those of [`Broker::query`].
     pub async fn conversations(&self, filter: &ConversationFilter, top: u32) -> Result<Vec<ConversationSide>> {
+        self.sides(filter, true, top).await
+    }
+
+    /// The same, also without the sides that have ended.
+    pub(crate) async fn sides(
+        &self,
+        filter: &ConversationFilter,
+        takes_ended: bool,
+        top: u32,
+    ) -> Result<Vec<ConversationSide>> {
         let text = |text: Option<String>| text.map_or(SqlValue::Null, SqlValue::Text);
         let params = vec![
             text(filter.id.map(|id| id.to_string())),
@@ -121,6 +131,7 @@ impl Broker {
             filter.before.map_or(SqlValue::Null, |before| SqlValue::Integer(before.0)),
             text(filter.contract.clone()),
             SqlValue::Integer(i64::from(top)),
+            SqlValue::Integer(i64::from(!takes_ended)),
         ];
         let query = self.shared_store().texts().inspect.endpoints;
         self.query(query, params).await?.rows.iter().map(side).collect()

@@ -1,5 +1,5 @@
 -- Sides of conversations, the oldest first. A parameter that is NULL chooses nothing; the broker's own are left out.
--- Takes: @P1 conversation_handle, conversation_id or conversation_group_id, @P2 queue, @P3 service_name, @P4 state, @P5 begun before (microseconds of UTC), @P6 service_contract_name, @P7 at most so many
+-- Takes: @P1 conversation_handle, conversation_id or conversation_group_id, @P2 queue, @P3 service_name, @P4 state, @P5 begun before (microseconds of UTC), @P6 service_contract_name, @P7 at most so many, @P8 1: none that has ended
 -- Gives: conversation_handle, conversation_id, conversation_group_id, is_initiator, state, service_name, queue_name, far_service, service_contract_name, priority, lifetime (microseconds of UTC), dialog_timer (microseconds of UTC), begun_at (microseconds of UTC), is_quarantined, retry_at (microseconds of UTC)
 SELECT TOP (CAST(@P7 AS bigint))
     CONVERT(nvarchar(36), e.conversation_handle) AS conversation_handle, CONVERT(nvarchar(36), e.conversation_id) AS conversation_id,
@@ -26,4 +26,5 @@ WHERE e.is_system = 0
     AND (@P5 IS NULL OR DATEDIFF_BIG(microsecond, '1970-01-01', e.begun_at) < CAST(@P5 AS bigint))
     AND (@P6 IS NULL OR c.name = CAST(@P6 AS nvarchar(4000))
         AND DATALENGTH(c.name) = DATALENGTH(CAST(@P6 AS nvarchar(4000))))
+    AND (CAST(@P8 AS bigint) = 0 OR e.state NOT IN ('DO', 'CD'))
 ORDER BY e.begun_at, e.endpoint_id

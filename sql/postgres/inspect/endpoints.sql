@@ -1,5 +1,5 @@
 -- Sides of conversations, the oldest first. A parameter that is NULL chooses nothing; the broker's own are left out.
--- Takes: $1 conversation_handle, conversation_id or conversation_group_id, $2 queue, $3 service_name, $4 state, $5 begun before (microseconds of UTC), $6 service_contract_name, $7 at most so many
+-- Takes: $1 conversation_handle, conversation_id or conversation_group_id, $2 queue, $3 service_name, $4 state, $5 begun before (microseconds of UTC), $6 service_contract_name, $7 at most so many, $8 1: none that has ended
 -- Gives: conversation_handle, conversation_id, conversation_group_id, is_initiator, state, service_name, queue_name, far_service, service_contract_name, priority, lifetime (microseconds of UTC), dialog_timer (microseconds of UTC), begun_at (microseconds of UTC), is_quarantined, retry_at (microseconds of UTC)
 SELECT
     e.conversation_handle::text AS conversation_handle, e.conversation_id::text AS conversation_id,
@@ -21,5 +21,6 @@ WHERE NOT e.is_system
     AND ($4::text IS NULL OR e.state = $4)
     AND ($5::bigint IS NULL OR e.begun_at < timestamptz 'epoch' + $5::bigint::float8 * interval '1 microsecond')
     AND ($6::text IS NULL OR c.name = $6)
+    AND ($8::bigint = 0 OR e.state NOT IN ('DO', 'CD'))
 ORDER BY e.begun_at, e.endpoint_id
 LIMIT $7::bigint
