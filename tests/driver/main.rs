@@ -173,7 +173,8 @@ fn main() -> ExitCode {
             rollbacks_that_are_counted_at_once_turn_a_queue_off a_dropped_queue_leaves_no_rollbacks
             rollbacks_count_without_a_note_made_at_once
             a_commit_that_a_deferred_constraint_refuses_is_a_rollback a_refused_commit_counts_before_others_receive;
-        Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
+        Postgres restored: a_watch_of_the_status_goes_on_when_the_database_can_be_reached_again
+            definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
             connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection
             a_connection_that_polled_while_a_server_only_read_is_replaced
             a_publication_of_all_tables_stops_no_verb a_copy_on_another_server_gets_its_roles_back

@@ -5,6 +5,8 @@ use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::{Act, Broker, Code, ConversationHandle, Result};
 use std::future::Future;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const SCRIPT: &str = "
@@ -221,4 +223,31 @@ pub(crate) fn a_publication_of_all_tables_stops_no_verb(store: Store) {
         broker.end(dialog).await?;
         broker.close().await
     });
+}
+
+/// A restart of the server ended it.
+pub(crate) fn a_watch_of_the_status_goes_on_when_the_database_can_be_reached_again(store: Store) {
+    let (database, beside) = (Database::fresh(store), Database::bare(store));
+    let name = database.sql("SELECT current_database()");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dialoq"));
+    command.args(["--json", "status", "--watch", "100ms"]).env("DIALOQ_URL", database.url());
+    let mut watching = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut shown = BufReader::new(watching.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut warnings = BufReader::new(watching.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut shown_at = || -> String {
+        let status: serde_json::Value = serde_json::from_str(&shown.next().unwrap()).unwrap();
+        status["at"].as_str().unwrap().to_owned()
+    };
+    shown_at();
+    beside.sql(&format!("ALTER DATABASE \"{name}\" ALLOW_CONNECTIONS false"));
+    beside
+        .sql(&format!("SELECT count(pg_terminate_backend(pid, 20000)) FROM pg_stat_activity WHERE datname = '{name}'"));
+    let warning = warnings.next().unwrap();
+    assert!(warning.starts_with("{\"warning\":\"[60030] ") && warning.ends_with("; looking again\"}"), "{warning}");
+    let now = r#"SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')"#;
+    let reached_at = beside.sql(now);
+    beside.sql(&format!("ALTER DATABASE \"{name}\" ALLOW_CONNECTIONS true"));
+    while shown_at() <= reached_at {}
+    watching.kill().unwrap();
+    watching.wait().unwrap();
 }

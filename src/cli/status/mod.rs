@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::output::Output;
 use clap::Args;
+use dialoq::Broker;
 use dialoq::status::{ConversationFilter, ConversationSide};
 use serde::Serialize;
 use std::io::IsTerminal;
@@ -26,7 +27,7 @@ Examples:
   dialoq status --watch          again every two seconds, until ctrl-C, which is exit code 0
   dialoq status --json | jq '.queues[] | select(.name == \"orders\")'")]
 pub(super) struct Status {
-    /// Show it again and again, after each SPAN (such as 500ms or 10s; without it 2s; at least 100ms); with --json, one line each time.
+    /// Show it again and again, after each SPAN (such as 500ms or 10s; without it 2s; at least 100ms); with --json, one line each time. A server that cannot be reached meanwhile is tried again.
     #[arg(long, value_name = "SPAN", value_parser = parse_span, num_args = 0..=1, default_missing_value = "2s")]
     watch: Option<Duration>,
     /// Also each side of a conversation with its handle, the oldest first, at most so many [default: 100].
@@ -81,32 +82,41 @@ impl Status {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open_read_only().await?;
         loop {
-            let status = broker.status().await?;
-            let sides = match self.conversations {
-                Some(most) => {
-                    let mut sides = broker.conversations(&ConversationFilter::default(), most + 1).await?;
-                    let has_more = sides.len() > most as usize;
-                    sides.truncate(most as usize);
-                    Some(Sides { sides, has_more })
+            match self.look(&broker).await {
+                Ok((status, sides)) => self.show(output, &status, sides.as_ref())?,
+                // A server that is started again is looked at again.
+                Err(error) if self.is_watch() && error.is_retryable() => {
+                    output.warning(&format!("{error}; looking again"))
                 }
-                None => None,
-            };
-            if output.json {
-                match &sides {
-                    Some(Sides { sides, .. }) => output.json(&WithSides { status: &status, sides })?,
-                    None => output.json(&status)?,
-                }
-            } else {
-                let text = show::tables(&status, sides.as_ref());
-                match self.watch.is_some() && std::io::stdout().is_terminal() {
-                    true => output.bytes(format!("{CLEAR}{}", window(&text, rows())).as_bytes())?,
-                    false => output.text(&text)?,
-                }
+                Err(error) => return Err(error.into()),
             }
             match self.watch {
                 Some(interval) => tokio::time::sleep(interval.max(Duration::from_millis(100))).await,
                 None => return Ok(()),
             }
+        }
+    }
+
+    async fn look(&self, broker: &Broker) -> dialoq::Result<(dialoq::status::Status, Option<Sides>)> {
+        let status = broker.status().await?;
+        let Some(most) = self.conversations else { return Ok((status, None)) };
+        let mut sides = broker.conversations(&ConversationFilter::default(), most + 1).await?;
+        let has_more = sides.len() > most as usize;
+        sides.truncate(most as usize);
+        Ok((status, Some(Sides { sides, has_more })))
+    }
+
+    fn show(&self, output: &Output, status: &dialoq::status::Status, sides: Option<&Sides>) -> Result<(), Failure> {
+        if output.json {
+            return match sides {
+                Some(Sides { sides, .. }) => output.json(&WithSides { status, sides }),
+                None => output.json(status),
+            };
+        }
+        let text = show::tables(status, sides);
+        match self.is_watch() && std::io::stdout().is_terminal() {
+            true => output.bytes(format!("{CLEAR}{}", window(&text, rows())).as_bytes()),
+            false => output.text(&text),
         }
     }
 }
