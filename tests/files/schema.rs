@@ -38,6 +38,11 @@ const UNITS: &[&[&str]] = &[
     &["create virtual table temp.mine using fts5(body)"],
     &["create virtual table dialoq_search using fts5(body)"],
     &["create view sys_mine as select 1"],
+    &["drop view queue_messages"],
+    &["drop view dead_letters"],
+    &["drop view Dead_Letters", "create table dead_letters (id integer primary key, body text)"],
+    &["create table mine (n)", "alter table mine rename to Dead_Letters"],
+    &["create trigger mine instead of delete on dead_letters begin select 1; end"],
     &["create index mine on dialoq_queue_message (body)"],
     &["create index dialoq_mine on t (n)"],
     &["create trigger dialoq_mine after insert on t begin select 1; end"],
@@ -129,7 +134,7 @@ async fn a_file_of_an_earlier_version_is_refused_to_readers_as_such_until_it_is_
     let mut statement = connection.prepare("select name from sqlite_schema where type = 'view'").unwrap();
     let views: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     drop(statement);
-    for view in views {
+    for view in &views {
         connection.execute_batch(&format!("drop view \"{view}\"")).unwrap();
     }
     let undone = "drop table dialoq_dead_letter; alter table dialoq_service_queue drop column off_by; \
@@ -140,9 +145,52 @@ async fn a_file_of_an_earlier_version_is_refused_to_readers_as_such_until_it_is_
     let refused = SqliteStore::open_read_only(options(&path)).err().expect("it is refused");
     assert_eq!(refused.code(), Code::SCHEMA_MISSING, "{refused}");
     assert!(refused.message().contains("tables have version 6"), "{refused}");
+    // A name that was the user's in that version.
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    for (made, renamed) in [
+        (
+            "create table dead_letters (id integer primary key); insert into dead_letters values (7)",
+            "alter table dead_letters rename to mine",
+        ),
+        ("create view Dead_Letters as select id from mine", "drop view dead_letters"),
+    ] {
+        connection.execute_batch(made).unwrap();
+        let refused = SqliteStore::open(options(&path)).err().expect("it is the user's");
+        assert_eq!(refused.code(), Code::OBJECT_IN_USE, "{refused}");
+        assert!(
+            refused
+                .message()
+                .to_lowercase()
+                .contains(renamed.rsplit_once(" rename").map_or(renamed, |(first, _)| first)),
+            "{refused}"
+        );
+        let kept: i64 = connection.query_row("select id from dead_letters", [], |row| row.get(0)).unwrap();
+        assert_eq!(kept, 7, "nothing was changed");
+        connection.execute_batch(renamed).unwrap();
+    }
+    connection.close().unwrap();
     let store = open(&path);
     SqliteStore::open_read_only(options(&path)).unwrap();
     store.close().await.unwrap();
+}
+
+/// It was reported as damage, with the advice to drop the table.
+#[tokio::test]
+async fn a_table_in_the_place_of_a_view_is_refused_and_stays() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    drop(open(&path));
+    for view in ["queue_messages", "dead_letters"] {
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute_batch(&format!("drop view {view}; create table {view} (n)")).unwrap();
+        let error = SqliteStore::open(options(&path)).err().expect("the name is the broker's");
+        assert_eq!(error.code(), Code::OBJECT_IN_USE, "{error}");
+        assert!(error.message().contains(&format!("ALTER TABLE {view} RENAME TO")), "{error}");
+        other.execute_batch(&format!("alter table {view} rename to mine; drop table mine")).unwrap();
+        drop(other);
+        drop(open(&path));
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ FROM sqlite_schema
 WHERE
     lower(name) LIKE 'dialoq\_%' ESCAPE '\' OR lower(tbl_name) LIKE 'dialoq\_%' ESCAPE '\'
     OR lower(name) LIKE 'sys\_%' ESCAPE '\' OR lower(tbl_name) LIKE 'sys\_%' ESCAPE '\'
-    OR lower(name) = 'queue_messages' OR lower(tbl_name) = 'queue_messages'
+    OR lower(name) IN ('queue_messages', 'dead_letters') OR lower(tbl_name) IN ('queue_messages', 'dead_letters')
 UNION ALL
 SELECT type, name, tbl_name, sql, 1 AS is_temporary
 FROM sqlite_temp_schema

@@ -55,7 +55,7 @@ impl Guard {
 /// The guard's reason for refusing a statement; `None` if it failed for another reason.
 pub(super) fn explain(error: &rusqlite::Error) -> Option<&'static str> {
     (error.sqlite_error_code() == Some(rusqlite::ErrorCode::AuthorizationForStatementDenied)).then_some(
-        "it may not change Dialoq's own tables and views (dialoq_*, sys_*, queue_messages), nor make temporary objects, nor \
+        "it may not change Dialoq's own tables and views (dialoq_*, sys_*, queue_messages, dead_letters), nor make temporary objects, nor \
          contain BEGIN, COMMIT, ROLLBACK, SAVEPOINT, ATTACH, DETACH or PRAGMA; the broker's verbs and the transaction it \
          runs in do that. Nor may it call total_changes(), which counts the rows of every caller: ask for changes()",
     )
@@ -126,7 +126,9 @@ fn judge(context: &AuthContext<'_>) -> Authorization {
 
 fn is_ours(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name.starts_with("dialoq_") || name.starts_with("sys_") || name == "queue_messages"
+    name.starts_with("dialoq_")
+        || name.starts_with("sys_")
+        || ["queue_messages", "dead_letters"].contains(&name.as_str())
 }
 
 #[cfg(test)]
@@ -135,6 +137,20 @@ mod tests {
 
     fn judged(action: AuthAction<'_>, database_name: Option<&str>) -> Authorization {
         judge(&AuthContext { action, database_name, accessor: None })
+    }
+
+    /// A view that is added later is not forgotten.
+    #[test]
+    fn every_view_has_a_name_that_is_reserved() {
+        for view in crate::sql::sqlite::views::SCRIPTS {
+            let name = view.name.strip_prefix("views/").and_then(|name| name.strip_suffix(".sql")).unwrap();
+            assert_eq!(judged(AuthAction::DropView { view_name: name }, Some("main")), Authorization::Deny, "{name}");
+            if !name.starts_with("dialoq_") && !name.starts_with("sys_") {
+                for text in [crate::sql::sqlite::read::RESERVED_OBJECTS, crate::sql::sqlite::read::NAMES_OF_VIEWS] {
+                    assert!(text.contains(&format!("'{name}'")), "{name}");
+                }
+            }
+        }
     }
 
     /// The schema check after a statement finds many of these too; each of the two checks must suffice alone.

@@ -3,6 +3,7 @@
 use super::failure::storage;
 use super::guard::Guard;
 use super::owner::{self, Held};
+use super::reserved;
 use crate::error::{Code, Error, Result};
 use crate::sql::Script;
 use crate::sql::sqlite::DROP_VIEWS;
@@ -247,6 +248,9 @@ pub(super) fn write_connection(
         connection.pragma_update(None, "temp_store", "MEMORY")
     };
     set().map_err(failed)?;
+    if !is_new {
+        reserved::check_names_of_views(&connection, &doing)?;
+    }
     install(&connection, is_new).map_err(|error| {
         if !is_new && is_made_already(&error) { wrong_version(location, "older than they are") } else { failed(error) }
     })?;
