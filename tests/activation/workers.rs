@@ -107,7 +107,9 @@ staged!(readers_start_for_jobs_and_leave_when_none_come, async |store| {
     push(&stage, 1).await;
     until("the sixth job done", || worker.done().completed == 6).await;
     comes_to(&stage, &worker, 0).await;
-    assert_eq!(row(&worker).await.tasks_started_total, before + 1);
+    // On a server one more may come for nothing: the monitor read that a job waits just before it was taken.
+    let started = row(&worker).await.tasks_started_total - before;
+    assert!(started == 1 || store.is_server() && started == 2, "{started} were started");
     assert_eq!(desk.most.load(SeqCst), 3);
     assert_eq!(soon("the end of the worker", worker.stop()).await.completed, 6);
 });

@@ -210,10 +210,20 @@ fn a_second_ctrl_c_aborts_running_handlers() {
     }
     let (code, error) = running.end();
     assert_eq!(code, Some(130), "{error}");
-    let pid = std::fs::read_to_string(shop.path("pid")).unwrap();
-    let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "the program was killed: {state}");
+    until_it_is_gone(&shop);
     assert_eq!(shop.bodies("orders"), ["a"]);
+}
+
+/// Waits until the program that has written its number is gone. It was sent KILL before the command ended; the system takes its moment.
+fn until_it_is_gone(shop: &Shop) {
+    let pid = std::fs::read_to_string(shop.path("pid")).unwrap();
+    loop {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        if state.is_empty() || state.contains(") Z ") {
+            return;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Whether this process, and so what it starts, ignores a signal: `nohup` does that, and a shell in the background.
@@ -240,15 +250,7 @@ fn every_ending_signal_ends_the_children_of_its_programs() {
         }
         let (code, error) = running.end();
         assert_eq!(code, Some(130), "{signal}: {error}");
-        let pid = std::fs::read_to_string(shop.path("pid")).unwrap();
-        // It was sent KILL before the command ended; the system takes its moment.
-        loop {
-            let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-            if state.is_empty() || state.contains(") Z ") {
-                break;
-            }
-            std::thread::yield_now();
-        }
+        until_it_is_gone(&shop);
         assert_eq!(shop.bodies("orders"), ["a"], "{signal}");
     }
 }

@@ -8,8 +8,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A number as postcard writes it.
@@ -52,6 +52,12 @@ fn step(id: u64, tx: u64, step: Vec<u8>) -> Vec<u8> {
 /// Sets a savepoint in this transaction, which begins it.
 fn savepoint(id: u64, tx: u64) -> Vec<u8> {
     step(id, tx, [vec![4], text("s")].concat())
+}
+
+/// Until it is dropped no other test of this page that takes much memory, or measures it, runs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads until these bytes have come.
@@ -119,6 +125,7 @@ fn a_transaction_ends_although_its_process_has_too_many_calls_under_way() {
 
 #[test]
 fn more_senders_than_a_guest_has_room_for_wait_for_a_group_and_others_go_on() {
+    let _alone = alone();
     run(async || {
         let place = Place::new();
         let _owner = place.defined().await;
@@ -196,6 +203,7 @@ where
 
 #[test]
 fn dialogs_that_wait_for_a_held_one_leave_room_for_others() {
+    let _alone = alone();
     run(async || {
         others_go_on(17_000, async |guest, held, _| {
             drop(guest.begin_dialog("sender", "receiver").contract("C").related_to(held[0]).await);
@@ -206,6 +214,7 @@ fn dialogs_that_wait_for_a_held_one_leave_room_for_others() {
 
 #[test]
 fn senders_on_many_conversations_of_a_held_group_leave_room_for_others() {
+    let _alone = alone();
     run(async || {
         others_go_on(17 * 1024, async |guest, held, number| {
             drop(guest.send(held[number % 17], "DEFAULT", "waits").await);
@@ -217,6 +226,7 @@ fn senders_on_many_conversations_of_a_held_group_leave_room_for_others() {
 /// It got the room when no other call was under way, and all later calls waited behind it.
 #[test]
 fn a_unit_that_needs_the_whole_room_goes_on_beside_one_that_waits_for_a_group() {
+    let _alone = alone();
     run(async || {
         others_go_on(2, async |guest, held, number| {
             if number == 0 {
@@ -267,6 +277,7 @@ fn more_readers_than_a_process_may_have_get_no_place() {
 
 #[test]
 fn a_million_watched_queues_take_no_memory() {
+    let _alone = alone();
     run(async || {
         let place = Place::new();
         let owner = place.defined().await;
@@ -308,6 +319,7 @@ fn a_guest_that_has_used_very_many_queues_hears_of_the_next_one() {
 
 #[test]
 fn answers_that_are_never_read_do_not_fill_the_memory_of_the_owner() {
+    let _alone = alone();
     run(async || {
         let place = Place::new();
         let owner = place.defined().await;

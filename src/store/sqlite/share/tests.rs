@@ -388,16 +388,25 @@ async fn a_slot_that_was_asked_for_and_not_taken_is_free() {
 #[tokio::test]
 async fn slots_are_counted_over_take_overs_and_freed_under_the_next_owner() {
     let _limit = crate::testing::limit();
+    while !slots_are_counted_over_a_take_over().await {}
+}
+
+/// Whether it was seen: a new owner gives the others a second to enter their readers, which this machine may have spent elsewhere.
+async fn slots_are_counted_over_a_take_over() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let [first, second] = [0, 1].map(|_| SharedStore::open(options(folder.path())).unwrap());
     let (of_first, of_second) = (first.reader_slot(1, 2).await.unwrap(), second.reader_slot(1, 2).await.unwrap());
     assert!(of_first.is_some() && of_second.is_some());
     assert!(first.reader_slot(1, 2).await.unwrap().is_none(), "two run");
+    let closed = std::time::Instant::now();
     owner.close().await.unwrap();
     // Both are counted, whichever of them owns the file now, and also while the new owner does not have both yet.
     for store in [&first, &second] {
-        assert!(store.reader_slot(1, 2).await.unwrap().is_none());
+        if store.reader_slot(1, 2).await.unwrap().is_some() {
+            assert!(closed.elapsed() > Duration::from_secs(1), "two run");
+            return false;
+        }
     }
     drop((of_first, of_second));
     // New readers start once all have had the time to enter theirs.
@@ -412,6 +421,7 @@ async fn slots_are_counted_over_take_overs_and_freed_under_the_next_owner() {
     };
     tokio::time::timeout(Duration::from_secs(30), until_both).await.expect("both are free again");
     assert!(first.reader_slot(1, 2).await.unwrap().is_none(), "two run again");
+    true
 }
 
 #[tokio::test]
@@ -522,7 +532,11 @@ async fn messages_that_fit_in_no_frame_go_back_with_their_transaction() {
     }
     let receive = |top| Verb::Receive { queue: "q".into(), top, from: ReceiveFrom::Any };
     let is_on = "select is_receive_enabled from dialoq_service_queue where name = 'q'";
-    let is_on = || async { owner.query(statement_of(is_on)).await.unwrap().rows[0].values[0].clone() };
+    let is_on = || async {
+        // Answered when what was ordered before is written.
+        owner.submit(Vec::new()).await.unwrap();
+        owner.query(statement_of(is_on)).await.unwrap().rows[0].values[0].clone()
+    };
     for _ in 0..4 {
         let mut tx = guest.begin(Seen::default()).await.unwrap();
         tx.execute(receive(None)).await.unwrap_err();
