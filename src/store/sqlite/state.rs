@@ -502,7 +502,13 @@ impl State {
         }
         for (queue_id, activity, _) in &taken.0 {
             let depth = self.core.depth(*queue_id);
-            activity.set_depth(depth.ready_groups, depth.unread);
+            // What takes the last is no arrival, but those that report the depth to other processes have to know: their monitors would
+            // start readers for nothing, and readers that leave hand their places on.
+            if depth.ready_groups == 0 && activity.facts().ready_groups > 0 {
+                activity.set_depth_for_monitors(depth.ready_groups, depth.unread);
+            } else {
+                activity.set_depth(depth.ready_groups, depth.unread);
+            }
         }
         // A job that was taken is news for no reader: those of one type would all wake at each take.
         let work_queues = &self.core.catalog().work_queues;

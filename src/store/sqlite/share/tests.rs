@@ -25,6 +25,7 @@ use std::time::Duration;
 
 mod hanging;
 mod leaving;
+mod reports;
 
 /// The text of a value that has been a frame must be the same, and so must its bytes.
 fn there_and_back<T: Serialize + DeserializeOwned + Debug>(value: &T) {

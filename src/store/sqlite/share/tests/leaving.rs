@@ -248,7 +248,7 @@ async fn jobs_of(guest: &interprocess::local_socket::tokio::Stream, id: u64, cal
 }
 
 /// The owner of a file with one job.
-async fn with_a_job(folder: &Path) -> Arc<SharedStore> {
+pub(super) async fn with_a_job(folder: &Path) -> Arc<SharedStore> {
     let owner = SharedStore::open(options(folder)).unwrap();
     owner.submit(vec![definitions("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0")]).await.unwrap();
     owner.submit(vec![push(None)]).await.unwrap();

@@ -1,0 +1,31 @@
+//! What an owner reports to the processes that work through it without being asked.
+
+use super::leaving::with_a_job;
+use super::*;
+use crate::protocol::work::Hold;
+use crate::store::sqlite::tests::jobs::take;
+use crate::store::work_queue_on_board;
+
+/// Its queue monitors read that a job is ready, so that one reader after the other came for nothing.
+#[tokio::test]
+async fn a_guest_gets_to_know_that_the_last_job_was_taken() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let owner = with_a_job(folder.path()).await;
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    guest.submit(Vec::new()).await.unwrap();
+    let activity = guest.activity().queue(&work_queue_on_board("w"));
+    guest.refresh_facts().await;
+    let ready = async |groups| {
+        loop {
+            let moved = activity.register_monitor();
+            if activity.facts().ready_groups == groups {
+                break;
+            }
+            moved.await;
+        }
+    };
+    ready(1).await;
+    owner.submit(vec![take(Hold::Lease(None))]).await.unwrap();
+    ready(0).await;
+}
