@@ -58,6 +58,27 @@ pub(crate) fn many_processes_fire_each_time_once(store: Store) {
     });
 }
 
+/// The first one counted from the time that the process knew, and was silent until the old time came round.
+pub(crate) fn a_schedule_counts_from_a_clock_that_was_set_back(store: Store) {
+    in_database(store, |database| async move {
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker
+            .execute("CREATE WORK QUEUE w; CREATE WORK SCHEDULE s ON WORK QUEUE w WITH CRON = '*/10 * * * *'")
+            .await
+            .unwrap();
+        for (now, next, definition) in [
+            ("2026-03-28 12:01", "2026-03-28T12:10:00.000Z", "ALTER WORK SCHEDULE s WITH BODY = 'b'"),
+            ("2025-03-28 12:01", "2025-03-28T12:05:00.000Z", "ALTER WORK SCHEDULE s WITH CRON = '*/5 * * * *'"),
+        ] {
+            database.sql(&format!("SELECT dialoq.set_manual_now('{now}Z')"));
+            broker.execute(definition).await.unwrap();
+            let found = broker.work_schedules().await.unwrap().remove(0).next_at.unwrap().to_string();
+            assert_eq!(found, next, "{definition}");
+        }
+        broker.close().await.unwrap();
+    });
+}
+
 /// Commands that look report what no process does. They could not if they did it themselves.
 pub(crate) fn an_opening_for_reading_leaves_what_is_due(store: Store) {
     in_database(store, |database| async move {

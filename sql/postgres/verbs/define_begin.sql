@@ -1,11 +1,11 @@
 -- Begins a change of definitions. Another session that changes them waits until this transaction ends.
 -- Takes: catalog_version: of the definitions that the change was computed from
--- Gives: is_current: whether they are still current; if not, read them and compute again
+-- Gives: is_current: whether they are still current; if not, read them and compute again; now_at: the time from which schedules count
 -- Errors: 60018 if another transaction keeps the lock for 15 s, or for 30 if a third one waits for it too; 60026
 -- Locks: the broker's row, waiting so long; plain SQL as long as its lock_timeout says
 -- Called by: dialoq_admin
 CREATE FUNCTION dialoq.define_begin(p_catalog_version bigint)
-RETURNS TABLE (is_current boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (is_current boolean, now_at timestamptz) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_timeout text := current_setting('lock_timeout');
     -- A client would be refused at once by a short limit of its role, where it tried again before.
@@ -26,6 +26,7 @@ BEGIN
                 'ended an event notification; end its transaction, then run the definition again', v_limit, dialoq.definition_holders()));
         END;
     END IF;
+    now_at := dialoq.current_time_utc();
     RETURN NEXT;
     -- A client gives up after 250 ms and tries again, so that other definitions do not wait for the holder of a conversation.
     IF dialoq.is_client_call() THEN

@@ -177,7 +177,10 @@ impl Database {
             return Ok(Written::HappenedBefore);
         }
         let began = link.call(Call { name: "define_begin", args: vec![Arg::BigInt(known.version)] }).await?;
-        if !only(&began)?.flag("is_current")? {
+        let began = only(&began)?;
+        // The times of schedules count from it, and the server's clock may have been set since this process asked.
+        self.maintenance.learn_time(began)?;
+        if !began.flag("is_current")? {
             link.rollback().await?;
             return Ok(Written::Stale);
         }
