@@ -312,7 +312,7 @@ impl SchemaState {
         Err(Error::new(
             Code::ACCESS_DENIED,
             format!(
-                "database '{}' has {}, and user '{}' may not install it: it lacks {missing}; an administrator can run \
+                "database '{}' has {}, and user '{}' may not install it: it lacks {missing}; a user who has that can run \
                  `dialoq install --db {}://...`",
                 self.database_name,
                 self.shortage(),
@@ -327,7 +327,7 @@ impl SchemaState {
         Err(Error::new(
             Code::ACCESS_DENIED,
             format!(
-                "user '{}' may not take the broker out of database '{}': it lacks {missing}; an administrator can run \
+                "user '{}' may not take the broker out of database '{}': it lacks {missing}; a user who has that can run \
                  `dialoq uninstall --db {}://...`",
                 self.user_name, self.database_name, dialect.name
             ),

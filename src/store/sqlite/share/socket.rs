@@ -243,8 +243,8 @@ pub(super) async fn connect(database: &Path, durability: Durability) -> std::res
         Ok(Ok(None)) => Err(refused(database, "the program that listens on its socket is not Dialoq")),
         Ok(Err(_)) => Err(NoConnection::Absent),
         Err(_) => {
-            let why = "it has not answered for 10 s: it is stopped, hangs, or has no free file descriptor (ulimit -n); end that \
-                       process, or wait until it goes on";
+            let why = "it has not answered for 10 s: it is stopped, hangs, has no free file descriptor (ulimit -n), or has ended and \
+                       left the file open in a process that it forked (fuser names it); end that process, or wait until it goes on";
             Err(NoConnection::Silent(unusable(database, why)))
         }
     }
