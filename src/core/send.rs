@@ -10,7 +10,7 @@ use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, MessageId};
 use crate::protocol::definition::SentBy;
-use crate::protocol::{Body, ConversationState, Outcome, OutgoingMessage, system};
+use crate::protocol::{Body, ConversationState, Outcome, OutgoingMessage, check_body_size, system};
 use crate::time::Timestamp;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -85,14 +85,7 @@ impl Core {
     }
 
     fn check_size(&self, body: &Body) -> Result<()> {
-        let limit = self.limits.max_body_bytes;
-        match body.as_ref().map(|body| body.len()).filter(|length| *length > limit) {
-            None => Ok(()),
-            Some(length) => Err(Error::new(
-                Code::MESSAGE_TOO_LARGE,
-                format!("the message body has {length} bytes; the limit of this broker is {limit} (max_body_bytes)"),
-            )),
-        }
+        check_body_size(body, self.limits.max_body_bytes)
     }
 
     /// The endpoints of a list of handles: none missing, none twice.

@@ -18,4 +18,5 @@ mod work_schedule;
 pub use outcome::{Message, MessageValidation, Outcome};
 pub use state::ConversationState;
 pub(crate) use texts::text as check_nul;
+pub(crate) use verb::check_body_size;
 pub use verb::{Addressee, BeginDialog, Body, EndForm, OutgoingMessage, ReceiveFrom, Relation, Unit, Verb};

@@ -3,6 +3,7 @@
 use super::declared::{Declaration, ResultForm, Value, sql_type, verbs};
 use super::definition::Definition;
 use super::work::{AfterFailure, Hold, TakeFrom, WorkVerb};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, DeadLetterId, GroupId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -11,6 +12,20 @@ use uuid::Uuid;
 
 /// A message body: shared, so that one body sent on many conversations is held once. `None` is no body at all.
 pub type Body = Option<Arc<Vec<u8>>>;
+
+/// Refuses a body above the limit of the broker.
+///
+/// # Errors
+/// 8459
+pub(crate) fn check_body_size(body: &Body, limit: usize) -> Result<()> {
+    match body.as_ref().map(|body| body.len()).filter(|length| *length > limit) {
+        None => Ok(()),
+        Some(length) => Err(Error::new(
+            Code::MESSAGE_TOO_LARGE,
+            format!("the message body has {length} bytes; the limit of this broker is {limit} (max_body_bytes)"),
+        )),
+    }
+}
 
 /// A list of verbs that happens wholly or not at all.
 pub type Unit = Vec<Verb>;

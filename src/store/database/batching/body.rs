@@ -6,9 +6,9 @@
 
 use crate::catalog::body::Verdict;
 use crate::catalog::{MessageType, fold_name};
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::protocol::work::WorkVerb;
-use crate::protocol::{Body, Relation, Verb, system};
+use crate::protocol::{Body, Relation, Verb, check_body_size, system};
 use crate::store::database::Database;
 use crate::store::database::calls::verbs::CallContext;
 use crate::store::database::definitions::catalog::Known;
@@ -115,14 +115,7 @@ impl Database {
     }
 
     pub(in crate::store::database) fn check_size(&self, body: &Body) -> Result<()> {
-        let limit = self.max_body_bytes;
-        match body.as_ref().map(|body| body.len()).filter(|length| *length > limit) {
-            None => Ok(()),
-            Some(length) => Err(Error::new(
-                Code::MESSAGE_TOO_LARGE,
-                format!("the message body has {length} bytes; the limit of this broker is {limit} (max_body_bytes)"),
-            )),
-        }
+        check_body_size(body, self.max_body_bytes)
     }
 }
 
