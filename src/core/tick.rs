@@ -25,7 +25,7 @@ impl Core {
         self.hand_on_work(effects);
     }
 
-    /// Handles the next event of an endpoint: the end of its pause, its timer, else the end of its time.
+    /// Handles the next event of an endpoint: the end of its pause, its timer unless a transaction holds it, else the end of its time.
     fn fall_due(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
         if self.endpoints[place].retry_at().is_some_and(|retry| retry <= now) {
             self.end_pause(place, now, effects);
@@ -35,7 +35,7 @@ impl Core {
             self.fire_timer(place, now, effects);
             self.reschedule(place, now);
         } else if self.end_of_life(&self.endpoints[place]) > now.0 {
-            // Its timer is held by a transaction, whose end schedules it again.
+            // Its timer is held by a transaction, whose end schedules it again; or it is kept for longer since.
             self.reschedule(place, now);
         } else {
             self.expire(place, now, effects);

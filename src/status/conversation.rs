@@ -115,7 +115,7 @@ impl Broker {
         self.sides(filter, true, top).await
     }
 
-    /// The same, also without the sides that have ended.
+    /// As [`Broker::conversations`]; without `takes_ended`, sides that have ended are left out.
     pub(crate) async fn sides(
         &self,
         filter: &ConversationFilter,

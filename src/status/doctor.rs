@@ -362,7 +362,7 @@ impl Seen {
                      stopped it and was not closed",
                     since.unwrap_or_default()
                 ),
-                "if no test uses the database now, call dialoq.set_manual_now with NULL as its owner".to_owned(),
+                "if no test uses the database now, its owner should call dialoq.set_manual_now with NULL".to_owned(),
             ),
             FindingKind::BrokerDisabled => (format!("{subject} is disabled"), MEND_BROKER.to_owned()),
             FindingKind::RefusedSchema => (format!("the schema of '{subject}' is not usable"), MEND_SCHEMA.to_owned()),

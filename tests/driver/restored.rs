@@ -243,7 +243,7 @@ pub(crate) fn a_watch_of_the_status_goes_on_when_the_database_can_be_reached_aga
     beside
         .sql(&format!("SELECT count(pg_terminate_backend(pid, 20000)) FROM pg_stat_activity WHERE datname = '{name}'"));
     let warning = warnings.next().unwrap();
-    assert!(warning.starts_with("{\"warning\":\"[60030] ") && warning.ends_with("; looking again\"}"), "{warning}");
+    assert!(warning.starts_with("{\"warning\":\"[60030] ") && warning.ends_with("; trying again\"}"), "{warning}");
     let now = r#"SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')"#;
     let reached_at = beside.sql(now);
     beside.sql(&format!("ALTER DATABASE \"{name}\" ALLOW_CONNECTIONS true"));

@@ -82,11 +82,11 @@ impl Status {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open_read_only().await?;
         loop {
-            match self.look(&broker).await {
+            match self.read(&broker).await {
                 Ok((status, sides)) => self.show(output, &status, sides.as_ref())?,
-                // A server that is started again is looked at again.
+                // The server may be restarting: it is tried again at the next interval.
                 Err(error) if self.is_watch() && error.is_retryable() => {
-                    output.warning(&format!("{error}; looking again"))
+                    output.warning(&format!("{error}; trying again"))
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -97,7 +97,7 @@ impl Status {
         }
     }
 
-    async fn look(&self, broker: &Broker) -> dialoq::Result<(dialoq::status::Status, Option<Sides>)> {
+    async fn read(&self, broker: &Broker) -> dialoq::Result<(dialoq::status::Status, Option<Sides>)> {
         let status = broker.status().await?;
         let Some(most) = self.conversations else { return Ok((status, None)) };
         let mut sides = broker.conversations(&ConversationFilter::default(), most + 1).await?;

@@ -113,7 +113,7 @@ impl Maintenance {
         if is_ruled && self.clock.moves().is_none() && !self.is_manual_now_said.swap(true, Relaxed) {
             tracing::warn!(
                 "the clock of this database stands still: a broker with a manual clock has set it (OpenOptions::clock) and was not closed; \
-                 no lease ends and no timer fires; if no test uses the database now, call dialoq.set_manual_now with NULL as its owner"
+                 no lease ends and no timer fires; if no test uses the database now, its owner should call dialoq.set_manual_now with NULL"
             );
         }
         if row.has("now_at") {

@@ -132,7 +132,7 @@ impl Engine {
         }
         let arrivals = state.take_arrivals(&self.board);
         if !state.has_orders() {
-            // A rollback has left a timer that is due, of which the writer does not know.
+            // A rollback may have freed a timer that is due before the writer wakes by itself.
             if state.must_wake_writer() {
                 self.leave_to_writer(state);
             } else {

@@ -5,7 +5,7 @@
 use super::failure::storage;
 use crate::error::{Code, Error, Result};
 use crate::sql::sqlite::read::{NAMES_OF_VIEWS, RESERVED_OBJECTS, TABLES_WITH_FOREIGN_KEYS};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 /// One table, view, index or trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,37 +59,28 @@ impl Reserved {
     }
 }
 
-/// The version of the tables in which `dead_letters` became a name of the broker's. A view of that name in an older file is the user's.
-const DEAD_LETTERS_SINCE: i32 = 8;
-
-/// Refuses to write the broker's views where a table or view of the user's has such a name: writing them would fail, or remove it.
+/// Refuses to write the broker's views where a table, index or view of the user's has such a name: writing them would fail, or remove it.
 ///
 /// # Errors
 /// 3716 there is one; those of SQLite.
 pub(super) fn check_names_of_views(connection: &Connection, doing: &str) -> Result<()> {
     let failed = |error| storage(doing, error);
-    let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-    let mut statement = connection.prepare(NAMES_OF_VIEWS).map_err(failed)?;
-    let found =
-        statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).map_err(failed)?;
-    for object in found {
-        let (kind, name) = object.map_err(failed)?;
-        let way = match kind.as_str() {
-            "table" => format!("`ALTER TABLE {name} RENAME TO ...`"),
-            _ if version < DEAD_LETTERS_SINCE && name.eq_ignore_ascii_case("dead_letters") => {
-                format!("make it under another name, then `DROP VIEW {name}`")
-            }
-            _ => continue,
-        };
-        return Err(Error::new(
-            Code::OBJECT_IN_USE,
-            format!(
-                "{doing}: {kind} '{name}' has the name of a view of the broker's own; nothing was changed. Give it another name with \
-                 another program (such as sqlite3): {way}; then open the file again"
-            ),
-        ));
-    }
-    Ok(())
+    let found = connection
+        .query_row(NAMES_OF_VIEWS, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+        .optional()
+        .map_err(failed)?;
+    let Some((kind, name)) = found else { return Ok(()) };
+    let way = match kind.as_str() {
+        "table" => format!("`ALTER TABLE {name} RENAME TO ...`"),
+        _ => format!("make it under another name, then `DROP {} {name}`", kind.to_uppercase()),
+    };
+    Err(Error::new(
+        Code::OBJECT_IN_USE,
+        format!(
+            "{doing}: {kind} '{name}' has the name of a view of the broker's own; nothing was changed. Give it another name with \
+             another program (such as sqlite3): {way}; then open the file again"
+        ),
+    ))
 }
 
 /// The first foreign key of a user's table to one of the broker's.

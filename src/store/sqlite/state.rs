@@ -502,8 +502,8 @@ impl State {
         }
         for (queue_id, activity, _) in &taken.0 {
             let depth = self.core.depth(*queue_id);
-            // What takes the last is no arrival, but those that report the depth to other processes have to know: their monitors would
-            // start readers for nothing, and readers that leave hand their places on.
+            // The take of the last job wakes no reader, but other processes are sent the depth 0: else their monitors go on to start readers
+            // that find nothing.
             if depth.ready_groups == 0 && activity.facts().ready_groups > 0 {
                 activity.set_depth_for_monitors(depth.ready_groups, depth.unread);
             } else {

@@ -6,9 +6,9 @@ use crate::protocol::work::Hold;
 use crate::store::sqlite::tests::jobs::take;
 use crate::store::work_queue_on_board;
 
-/// Its queue monitors read that a job is ready, so that one reader after the other came for nothing.
+/// If nothing else happened in the queue, its monitors read for ever that a job is ready, and one reader after the other found none.
 #[tokio::test]
-async fn a_guest_gets_to_know_that_the_last_job_was_taken() {
+async fn a_guest_is_sent_the_depth_when_the_last_job_is_taken() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let owner = with_a_job(folder.path()).await;
