@@ -198,7 +198,7 @@ impl Run {
                 return true;
             }
             // A group is gone at once with the last conversation that the transaction has ended or moved away.
-            if matches!(op, Op::Dialog { group: Some(_), .. })
+            if matches!(op, Op::Dialog { group: Some(_), .. } | Op::Move { .. })
                 && own.is_some_and(|pair| pair.has_ended || pair.has_moved)
             {
                 return true;

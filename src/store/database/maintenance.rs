@@ -298,7 +298,7 @@ impl Database {
         let returned = tokio::time::timeout(LONGEST_ENDING, self.maintenance_control.call(call)).await;
         let late = || Error::new(Code::STORE_IO, "the server did not answer in time");
         if let Err(error) = returned.map_or_else(|_| Err(late()), |returned| returned.map_err(Error::from)) {
-            tracing::warn!(%error, "the database keeps the time of a manual clock; call dialoq.set_manual_now with NULL as its owner");
+            tracing::warn!(%error, "the database keeps the time of a manual clock; its owner should call dialoq.set_manual_now with NULL");
         }
     }
 
