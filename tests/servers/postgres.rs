@@ -35,7 +35,7 @@ impl Url {
     /// `postgres://host/database?parameters` for any database.
     fn parse(url: &str) -> Self {
         let (base, parameters) =
-            url.split_once('?').map_or((url, String::new()), |(base, rest)| (base, format!("?{rest}")));
+            url.split_once('?').map_or((url, "?".to_owned()), |(base, rest)| (base, format!("?{rest}")));
         let authority = base.find("://").map_or(0, |at| at + 3);
         let end = base[authority..].find('/').map_or(base.len(), |at| authority + at);
         Self { before: format!("{}/", &base[..end]), after: parameters }
