@@ -67,7 +67,7 @@ pub(super) struct RareFields {
     pub(super) delay: Option<Delay>,
     pub(super) far_broker_instance: Option<Arc<str>>,
     pub(super) dialog_timer: Option<Timestamp>,
-    /// An open transaction has set the timer anew or taken it back: it fires after that transaction at the earliest.
+    /// An open transaction has changed the timer, which fires after the end of that transaction at the earliest.
     pub(super) is_timer_held: bool,
     pub(super) security_timestamp: Option<Timestamp>,
     pub(super) end_dialog_sequence: Option<u64>,
