@@ -496,7 +496,8 @@ fn finished_job(row: &SqlRow) -> Result<FinishedJob> {
 /// The states of jobs, the last two of finished ones.
 const STATES: [&str; 7] = ["scheduled", "ready", "taken", "lost", "dead", "done", "cancelled"];
 
-/// Refuses a NUL character, which PostgreSQL takes in no text: it was said that a statement of the user's own had failed (60022). And a state that jobs do not have: no job would be found, and a misspelt one would look like good news.
+/// Refuses a NUL character, which PostgreSQL takes in no text: it was said that a statement of the user's own had failed (60022).
+/// And a state that jobs do not have: no job would be found, and a misspelt one would look like good news.
 fn check_filter(filter: &JobFilter) -> Result<()> {
     let texts = [
         ("the work queue of a filter", &filter.queue),

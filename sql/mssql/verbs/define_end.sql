@@ -12,8 +12,8 @@ BEGIN
     DECLARE @notices nvarchar(max) = N' c', @version bigint;
     EXEC dialoq.revisit_outboxes @notices OUTPUT;
     EXEC dialoq.end_holds NULL, 1, @notices OUTPUT;
-    -- Clients compare versions and nothing else. So each definition gets a version of its own, also in a database that is restored or
-    -- made anew.
+    -- Clients compare only versions. So each definition gets a version of its own, also after the database was restored from a copy or
+    -- installed again.
     SET @version = DATEDIFF_BIG(millisecond, '1970-01-01', SYSUTCDATETIME());
     UPDATE dialoq.broker
     SET catalog_version = CASE WHEN catalog_version >= @version THEN catalog_version + 1 ELSE @version END WHERE singleton = 1;

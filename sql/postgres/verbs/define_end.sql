@@ -12,8 +12,8 @@ DECLARE
     v_notices text := concat_ws(' ', dialoq.revisit_outboxes(), dialoq.end_holds(NULL, true));
 BEGIN
     RETURN QUERY
-    -- Clients compare versions and nothing else. So each definition gets a version of its own, also in a database that is restored or
-    -- made anew.
+    -- Clients compare only versions. So each definition gets a version of its own, also after the database was restored from a copy or
+    -- installed again.
     -- Only break_notification counts by one, because its transaction goes on with the version of before.
     UPDATE dialoq.broker AS b
     SET catalog_version = greatest(b.catalog_version + 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)

@@ -229,7 +229,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How often the definitions are asked whether the work queue is there.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Says on standard error that an attempt has failed, as its own warnings are.
+/// Says on standard error, where the warnings of the command go, that an attempt has failed.
 fn say_failed(output: &Output, context: &Context, why: &str) {
     let (job, attempt) = (context.job.taken.job, context.job.attempt);
     output.note(&match output.json {
