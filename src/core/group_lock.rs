@@ -149,6 +149,11 @@ impl Core {
 }
 
 impl Session {
+    /// The groups that it holds.
+    pub fn groups(&self) -> impl Iterator<Item = GroupKey> + '_ {
+        self.locks.iter().map(|group| GroupKey(*group))
+    }
+
     /// The session's number and how much it has done, for [`Core::describe_waits`].
     pub fn describe(&self) -> String {
         format!("session {} with {} groups locked and {} operations", self.id, self.locks.len(), self.log.len())

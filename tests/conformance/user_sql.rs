@@ -2,6 +2,7 @@
 
 use crate::rig::{Session, Text, code};
 use crate::servers::Store;
+use dialoq::Act;
 
 /// INSERT into `stock`, returning the row; the end of the text is `values ...`.
 fn insert_returning(store: Store, values: &str) -> String {
@@ -152,6 +153,51 @@ case!(a_statement_holds_up_no_other_caller, [279], async |t| {
     tx.commit().await?;
     let rows = t.query("select sum(pieces) as sum from stock").await?;
     assert_eq!(rows[0].int("sum"), 6);
+});
+
+/// Counts the only row up as code does that keeps a state for each conversation: it reads, and writes one more.
+async fn count_up(tx: Session) -> dialoq::Result<()> {
+    let before = pieces(&tx, "a").await?;
+    tx.sql(&format!("update stock set pieces = {} where sku = 'a'", before + 1)).await?;
+    tx.commit().await
+}
+
+case!(what_is_read_under_the_lock_of_a_group_is_what_its_last_holder_left, [98, 147, 275], async |t| {
+    t.sql(STOCK).await?;
+    t.sql("insert into stock values ('a', 0)").await?;
+    let dialog = t.dialog().await?;
+    for _ in 0..80 {
+        t.send(dialog, "Text", "x").await?;
+    }
+    let read = async |gets_the_group: bool| {
+        for _ in 0..20 {
+            let tx = t.begin().await?;
+            if gets_the_group {
+                assert!(tx.0.get_conversation_group("QT").wait_forever().await?.is_some());
+            }
+            assert!(tx.0.receive("QT").top(1).wait_forever().await?.is_some());
+            count_up(tx).await?;
+        }
+        Ok::<_, dialoq::Error>(())
+    };
+    tokio::try_join!(read(false), read(true), read(false), read(true))?;
+    assert_eq!(t.query("select pieces from stock").await?[0].int("pieces"), 80);
+});
+
+case!(what_is_read_after_a_send_is_what_the_last_holder_of_its_group_left, [98, 275], async |t| {
+    t.sql(STOCK).await?;
+    t.sql("insert into stock values ('a', 0)").await?;
+    let dialog = t.dialog().await?;
+    let send = async || {
+        for _ in 0..20 {
+            let tx = t.begin().await?;
+            tx.send(dialog, "Text", "x").await?;
+            count_up(tx).await?;
+        }
+        Ok::<_, dialoq::Error>(())
+    };
+    tokio::try_join!(send(), send(), send())?;
+    assert_eq!(t.query("select pieces from stock").await?[0].int("pieces"), 60);
 });
 
 case!(two_transactions_that_count_down_the_same_row_both_count, [279], async |t| {

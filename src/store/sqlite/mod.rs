@@ -8,6 +8,7 @@ mod deferred;
 mod engine;
 mod failure;
 mod guard;
+mod handover;
 mod known_schema;
 mod known_statement;
 mod limit;

@@ -5,6 +5,7 @@
 //! nothing but write. Answers wait for the sync.
 
 use super::batch::{Answer, Batch, PendingRead, Sender, Slot, Slots};
+use super::handover::Handovers;
 use super::known_statement::KnownStatement;
 use super::limit::Caller;
 use super::parked::Parked;
@@ -68,6 +69,7 @@ pub(super) struct State {
     sql_commits: Vec<SqlCommit>,
     rehearsals: Vec<Rehearsal>,
     pub(super) parked: Parked,
+    pub(super) handovers: Handovers,
     /// All numbers ever used are below these, as the tables record.
     marks: (u64, u64, u64),
     names: Names,
@@ -139,6 +141,7 @@ impl State {
             sql_commits: Vec::new(),
             rehearsals: Vec::new(),
             parked: Parked::default(),
+            handovers: Handovers::default(),
             marks,
             names: Names::default(),
             on_board,
@@ -468,6 +471,7 @@ impl State {
 
     /// Hands all ordered changes to the writer; `batch` comes back with its allocations from the batch before.
     pub(super) fn take_batch(&mut self, batch: &mut Batch) {
+        batch.number = self.handovers.take_batch();
         std::mem::swap(&mut self.effects.changes, &mut batch.changes);
         std::mem::swap(&mut self.answers, &mut batch.answers);
         std::mem::swap(&mut self.reads, &mut batch.reads);
@@ -652,6 +656,7 @@ impl State {
             let _ = rehearsal.sender.send(Err(why()));
         }
         self.parked.fail(why);
+        self.handovers.forget();
         self.reads.clear();
         self.effects = Effects::default();
     }

@@ -48,12 +48,13 @@ impl SqliteTx {
         let _judgements = self.store.engine.checking.judge(std::slice::from_ref(&verb)).await;
         let (turn, before) = self.order(verb)?;
         match turn {
-            Next::Reply(reply) => self.finish(reply, before).await,
+            Next::Reply(reply, handover) => self.finish(reply, handover, before).await,
             Next::Wait(id, receiver) => {
                 let engine = self.store.engine.clone();
                 let (home, seen) = (&mut self.session, &self.seen);
                 let reply = GroupWait { engine, home, before, id, receiver, seen }.wait().await?;
-                self.finish(reply, before).await
+                let handover = self.handover()?;
+                self.finish(reply, handover, before).await
             }
         }
     }
@@ -80,8 +81,9 @@ impl SqliteTx {
                 Err(refusal)
             }
             Ok(Step::Done(reply)) => {
+                let handover = state.handovers.wait(&session);
                 self.session = Some(session);
-                Ok((Next::Reply(reply), before))
+                Ok((Next::Reply(reply, handover), before))
             }
             Ok(Step::Blocked(group)) => match state.core.wait(&session, group) {
                 Ok(()) => {
@@ -100,24 +102,26 @@ impl SqliteTx {
         next
     }
 
-    /// Makes the outcome, reading the rows of a RECEIVE. If the caller stops waiting for it, nothing is received.
-    async fn finish(&mut self, reply: Reply, before: Savepoint) -> Result<Outcome> {
-        let taken = match reply {
-            Reply::Outcome(outcome) => return Ok(outcome),
-            Reply::Rows(taken) if taken.is_empty() => return Ok(Outcome::Received(Vec::new())),
-            Reply::Rows(taken) => taken,
-            Reply::Jobs(taken) if taken.is_empty() => return Ok(Outcome::Jobs(Vec::new())),
-            Reply::Jobs(taken) => {
-                let engine = self.store.engine.clone();
-                let mut undo = UndoReceive { engine: &engine, session: &mut self.session, before, is_armed: true };
-                let outcome = read_jobs(&engine, taken).await;
-                undo.is_armed = outcome.is_err();
-                return outcome;
-            }
-        };
+    /// What it waits for before it goes on with the groups it holds.
+    fn handover(&self) -> Result<Option<Handover>> {
+        let mut state = self.store.engine.lock()?;
+        Ok(self.session.as_ref().and_then(|session| state.handovers.wait(session)))
+    }
+
+    /// Makes the outcome, reading the rows of a RECEIVE. If the caller stops waiting for it, the verb is undone.
+    async fn finish(&mut self, reply: Reply, handover: Option<Handover>, before: Savepoint) -> Result<Outcome> {
         let engine = self.store.engine.clone();
-        let mut undo = UndoReceive { engine: &engine, session: &mut self.session, before, is_armed: true };
-        let outcome = read_taken(&self.store, taken).await;
+        let mut undo = UndoVerb { engine: &engine, session: &mut self.session, before, is_armed: true };
+        let outcome = match handed_over(&engine, handover).await {
+            Err(error) => Err(error),
+            Ok(()) => match reply {
+                Reply::Outcome(outcome) => Ok(outcome),
+                Reply::Rows(taken) if taken.is_empty() => Ok(Outcome::Received(Vec::new())),
+                Reply::Rows(taken) => read_taken(&self.store, taken).await,
+                Reply::Jobs(taken) if taken.is_empty() => Ok(Outcome::Jobs(Vec::new())),
+                Reply::Jobs(taken) => read_jobs(&engine, taken).await,
+            },
+        };
         undo.is_armed = outcome.is_err();
         outcome
     }
@@ -198,10 +202,20 @@ impl SqliteTx {
     }
 }
 
+/// Answered when the SQL of the last holders of its groups is committed.
+type Handover = oneshot::Receiver<()>;
+
+async fn handed_over(engine: &Engine, handover: Option<Handover>) -> Result<()> {
+    match handover {
+        Some(handover) => handover.await.map_err(|_| engine.why_unanswered()),
+        None => Ok(()),
+    }
+}
+
 /// What happens next with a verb.
 enum Next {
-    /// It is done.
-    Reply(Reply),
+    /// It is done, and goes on after this.
+    Reply(Reply, Option<Handover>),
     /// It waits for a group under this name.
     Wait(u64, oneshot::Receiver<(Session, Result<Reply>)>),
 }
@@ -286,15 +300,15 @@ async fn read_jobs(engine: &Engine, taken: Vec<TakenRow>) -> Result<Outcome> {
     Ok(outcomes.pop().unwrap_or(Outcome::Jobs(Vec::new())))
 }
 
-/// Returns the rows of a RECEIVE if its caller stops waiting for it, or if they cannot be read.
-struct UndoReceive<'a> {
+/// Undoes a verb if its caller stops waiting for it, or if the rows that it received cannot be read.
+struct UndoVerb<'a> {
     engine: &'a Engine,
     session: &'a mut Option<Session>,
     before: Savepoint,
     is_armed: bool,
 }
 
-impl Drop for UndoReceive<'_> {
+impl Drop for UndoVerb<'_> {
     fn drop(&mut self) {
         if self.is_armed
             && let Some(session) = self.session.as_mut()
@@ -390,7 +404,8 @@ impl StoreTx for SqliteTx {
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
         Box::pin(async move {
             self.session()?;
-            drop(self.store.engine.lock()?);
+            // A verb that was refused, or whose caller left it, may have locked groups.
+            handed_over(&self.store.engine, self.handover()?).await?;
             if !self.has_written()
                 && let Some(rows) = self.store.try_query(&sql).await?
             {

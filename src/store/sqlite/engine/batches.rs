@@ -156,6 +156,7 @@ impl Engine {
                     let slots = Slots::from_iter([Slot::Changed(changed)]);
                     state.push_answer(slots, commit.sender);
                     let state = &mut *state;
+                    state.handovers.free(&commit.session);
                     state.core.commit(commit.session, now, &mut state.effects);
                 }
                 Err(refusal) => {
@@ -294,6 +295,7 @@ impl Engine {
         let callers = batch.answers.len();
         let mut state = self.lock_even_failed();
         state.note_callers(callers, by_writer);
+        state.handovers.committed(batch.number);
         batch.uncut.drain(..).for_each(|queue_id| state.core.cut_history_again(queue_id, self.clock.now()));
         // Retries beyond one batch are left to the writer.
         let is_wanted = state.is_asleep && (state.must_wake_writer() || !state.effects.redeliver.is_empty());
