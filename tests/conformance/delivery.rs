@@ -140,6 +140,19 @@ case!(a_new_broker_forgets, [221], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["a new life"]);
 });
 
+case!(a_new_broker_forgets_a_conversation_whose_first_message_it_waited_for, [221], async |t| {
+    let dialog = t.dialog().await?;
+    let tx = t.begin().await?;
+    tx.send(dialog, "Text", "first").await?;
+    let mut define = Box::pin(t.define("ALTER DATABASE CURRENT SET NEW_BROKER"));
+    t.still_waits(&mut define).await;
+    tx.commit().await?;
+    define.await?;
+    t.settle().await;
+    assert!(t.endpoints().await?.is_empty() && t.groups().await?.is_empty() && t.transmission().await?.is_empty());
+    assert!(t.receive("QT").await?.is_empty());
+});
+
 case!(a_new_broker_keeps_its_notifications, [182, 221], async |t| {
     t.define(
         "CREATE QUEUE [Events];
