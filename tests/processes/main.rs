@@ -217,7 +217,7 @@ async fn prepare(database: &Database) -> dialoq::Result<()> {
 async fn drain(database: &Database) -> dialoq::Result<ledger::Left> {
     let broker = Broker::open(database.url()).await?;
     // A server may take a moment to see that a process is gone, and only then frees what it had locked.
-    let patience = Duration::from_secs(2);
+    let patience = Duration::from_secs(10);
     loop {
         let tx = broker.begin().await?;
         let Some(batch) = tx.receive("to").wait(patience).await? else { break };

@@ -65,7 +65,11 @@ fn read_until(stream: &mut UnixStream, wanted: &[u8]) {
     let mut read = Vec::new();
     let mut bytes = vec![0; 1 << 20];
     while !read.windows(wanted.len()).any(|found| found == wanted) {
-        let count = stream.read(&mut bytes).unwrap();
+        let count = match stream.read(&mut bytes) {
+            // This process was stopped meanwhile, and goes on.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.unwrap(),
+        };
         assert!(count > 0, "the connection ended");
         // What is wanted may stand across two readings.
         read.drain(..read.len().saturating_sub(wanted.len()));

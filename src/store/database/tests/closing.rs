@@ -3,7 +3,8 @@
 use super::*;
 use crate::store::Seen;
 
-/// Lets all tasks run for a while, or until that one has ended.
+/// Lets all tasks run for a while, or until that one has ended. The time is a paused one: on a slow machine so many
+/// real milliseconds last until a close gives up.
 async fn run_tasks<T>(beside: &JoinHandle<T>) {
     for _ in 0..300 {
         if beside.is_finished() {
@@ -20,7 +21,7 @@ fn close(store: &Arc<DatabaseStore>) -> JoinHandle<Result<()>> {
 }
 
 /// A process ends soon after its close: the count of the rollback was lost with it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_close_waits_for_the_rollback_of_a_transaction_that_was_dropped_before() {
     let _limit = crate::testing::limit();
     for is_asked_for in [false, true] {
@@ -44,7 +45,7 @@ async fn a_close_waits_for_the_rollback_of_a_transaction_that_was_dropped_before
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_second_close_waits_for_the_first_and_does_what_that_has_left() {
     let _limit = crate::testing::limit();
     for has_left in [false, true] {

@@ -1,6 +1,8 @@
 use super::*;
 use std::task::{Context, Poll, Waker};
 
+const AN_HOUR: Duration = Duration::from_secs(3600);
+
 #[derive(Debug, PartialEq)]
 struct TestItem {
     name: u32,
@@ -43,13 +45,18 @@ fn active() -> ActiveBatchers {
     Arc::new(AtomicUsize::new(1))
 }
 
+/// For tests that are not about slowness: on a machine that stands still for a moment every batch is slow.
+fn never_slow(active: ActiveBatchers) -> Batcher<TestItem> {
+    Batcher { slow_after: AN_HOUR, slow_together_after: AN_HOUR, ..Batcher::new(active) }
+}
+
 fn names(batch: &[TestItem]) -> Vec<u32> {
     batch.iter().map(|item| item.name).collect()
 }
 
 #[test]
 fn the_first_item_leaves_alone_and_the_others_together() {
-    let batcher = Batcher::new(ActiveBatchers::default());
+    let batcher = never_slow(ActiveBatchers::default());
     assert!(batcher.enter(item(1)).is_some());
     assert!(batcher.enter(item(2)).is_some());
     for name in 3..10 {
@@ -65,7 +72,7 @@ fn the_first_item_leaves_alone_and_the_others_together() {
 
 #[test]
 fn many_items_go_in_two_batches() {
-    let batcher = Batcher::new(ActiveBatchers::default());
+    let batcher = never_slow(ActiveBatchers::default());
     for name in 0..=MANY_ITEMS {
         batcher.enter(item(u32::try_from(name).unwrap()));
     }
@@ -78,7 +85,7 @@ fn many_items_go_in_two_batches() {
 #[test]
 fn kinds_side_by_side_have_one_batch_each() {
     let active = ActiveBatchers::default();
-    let (sends, receives) = (Batcher::new(active.clone()), Batcher::new(active.clone()));
+    let (sends, receives) = (never_slow(active.clone()), never_slow(active.clone()));
     assert!(sends.enter(item(1)).is_some());
     assert!(sends.enter(item(2)).is_some());
     assert!(receives.enter(item(3)).is_some());
@@ -96,7 +103,7 @@ fn kinds_side_by_side_have_one_batch_each() {
 
 #[test]
 fn batches_are_bounded_by_number_and_by_bytes() {
-    let batcher = Batcher::new(active());
+    let batcher = never_slow(active());
     assert!(batcher.enter(item(0)).is_some());
     for name in 0..300 {
         batcher.enter(item(name));
@@ -115,7 +122,7 @@ fn batches_are_bounded_by_number_and_by_bytes() {
 
 #[test]
 fn items_of_callers_that_left_are_dropped() {
-    let batcher = Batcher::new(active());
+    let batcher = never_slow(active());
     assert!(batcher.enter(item(0)).is_some());
     batcher.enter(TestItem { is_abandoned: true, ..item(1) });
     batcher.enter(item(2));
@@ -127,7 +134,7 @@ fn items_of_callers_that_left_are_dropped() {
 
 #[test]
 fn kinds_take_turns() {
-    let batcher = Batcher::new(active());
+    let batcher = never_slow(active());
     let of = |kind, name| TestItem { kind, ..item(name) };
     assert!(batcher.enter(of(0, 1)).is_some());
     for (kind, name) in [(0, 2), (1, 3), (0, 4), (1, 5)] {
@@ -146,7 +153,7 @@ fn kinds_take_turns() {
 
 #[test]
 fn an_item_waits_while_one_of_the_same_key_is_under_way() {
-    let batcher = Batcher::new(ActiveBatchers::default());
+    let batcher = never_slow(ActiveBatchers::default());
     let key = |key: u128| Some(Uuid::from_u128(key));
     let of = |name, number| TestItem { key: key(number), ..item(name) };
     assert!(batcher.enter(of(1, 7)).is_some());
@@ -197,7 +204,9 @@ async fn slow_batches_are_joined_by_others() {
         assert!(batcher.take_place(1).is_empty());
     }
     assert_eq!(batcher.active.load(SeqCst), 1, "every place is free");
-    let quick = Batcher::new(active());
+    let by_default = Batcher::<TestItem>::new(active());
+    assert_eq!((by_default.slow_after, by_default.slow_together_after), (SLOW, SLOW_TOGETHER));
+    let quick = never_slow(active());
     assert_eq!(quick.add_and_gather(item(1)), Admission::Gather);
     assert_eq!(names(&quick.gather().await), [1]);
     assert_eq!(quick.add_and_gather(item(2)), Admission::Kept);
@@ -206,7 +215,8 @@ async fn slow_batches_are_joined_by_others() {
 #[tokio::test]
 async fn a_slow_batch_of_several_items_is_waited_for() {
     let _limit = crate::testing::limit();
-    let batcher = Batcher { slow_after: Duration::ZERO, ..Batcher::new(active()).waiting_for_locks() };
+    let (slow_after, slow_together_after) = (Duration::ZERO, AN_HOUR);
+    let batcher = Batcher { slow_after, slow_together_after, ..Batcher::new(active()).waiting_for_locks() };
     assert_eq!(batcher.add_and_gather(item(1)), Admission::Gather);
     assert_eq!(names(&batcher.gather().await), [1]);
     assert_eq!(batcher.add_and_gather(item(2)), Admission::Gather, "a single call may wait for a lock");
@@ -245,7 +255,7 @@ async fn items_behind_a_caller_alone_whose_batch_hangs_leave() {
 #[tokio::test]
 async fn batches_that_hang_give_their_places_to_the_items_behind_them() {
     let _limit = crate::testing::limit();
-    for batcher in [Batcher::new(active()), Batcher::new(active()).one_at_a_time()] {
+    for batcher in [never_slow(active()), never_slow(active()).one_at_a_time()] {
         let late = Mutex::new(Vec::new());
         let leave = |batch: Vec<TestItem>| late.lock().unwrap().push(names(&batch));
         assert_eq!(names(&batcher.add(item(1))), [1]);
@@ -274,7 +284,7 @@ async fn batches_that_hang_give_their_places_to_the_items_behind_them() {
 async fn only_so_many_batches_that_hang_give_their_places_away() {
     let _limit = crate::testing::limit();
     let second = Duration::from_secs(1);
-    for batcher in [Batcher::new(active()), Batcher::new(active()).beside_pool()] {
+    for batcher in [never_slow(active()), never_slow(active()).beside_pool()] {
         let late = Mutex::new(Vec::new());
         let leave = |batch: Vec<TestItem>| late.lock().unwrap().push(names(&batch));
         let mut waker = Context::from_waker(Waker::noop());
@@ -344,7 +354,7 @@ fn add_items(batcher: &Arc<Batcher<TestItem>>, items: u32) {
 #[tokio::test]
 async fn a_batch_waits_for_the_callers_of_the_one_before() {
     let _limit = crate::testing::limit();
-    let batcher = Arc::new(Batcher::new(active()));
+    let batcher = Arc::new(never_slow(active()));
     assert!(batcher.enter(item(0)).is_some());
     for name in 0..32 {
         batcher.enter(item(name));
@@ -358,7 +368,7 @@ async fn a_batch_waits_for_the_callers_of_the_one_before() {
 #[tokio::test]
 async fn a_batch_waits_for_those_that_are_back_and_for_the_others() {
     let _limit = crate::testing::limit();
-    let batcher = Arc::new(Batcher::new(active()));
+    let batcher = Arc::new(never_slow(active()));
     assert!(batcher.enter(item(0)).is_some());
     add_items(&batcher, 40);
     tokio::task::yield_now().await;
@@ -369,7 +379,7 @@ async fn a_batch_waits_for_those_that_are_back_and_for_the_others() {
 #[tokio::test]
 async fn a_caller_alone_is_not_waited_for() {
     let _limit = crate::testing::limit();
-    let batcher = Arc::new(Batcher::new(active()));
+    let batcher = Arc::new(never_slow(active()));
     assert!(batcher.enter(item(0)).is_some());
     let comes_back = batcher.clone();
     let back = tokio::spawn(async move { comes_back.enter(item(1)) });
@@ -380,7 +390,7 @@ async fn a_caller_alone_is_not_waited_for() {
 #[tokio::test]
 async fn batches_that_go_at_once_share_out_evenly() {
     let _limit = crate::testing::limit();
-    let batcher = Arc::new(Batcher::new(ActiveBatchers::default()));
+    let batcher = Arc::new(never_slow(ActiveBatchers::default()));
     assert!(batcher.enter(item(0)).is_some() && batcher.enter(item(0)).is_some());
     for name in 0..148 {
         batcher.enter(item(name));
