@@ -1,6 +1,7 @@
 //! Conversation groups, MOVE, GET CONVERSATION GROUP.
 
 use crate::rig::{Text, code, first_done};
+use dialoq::protocol::ReceiveFrom;
 use dialoq::{Act, GroupId};
 use uuid::Uuid;
 
@@ -59,6 +60,24 @@ case!(move_takes_the_rows_along, [145], async |t| {
     assert_eq!(texts, ["one", "two, later", "two, queued"]);
     assert!(received.iter().all(|message| message.conversation_group_id == destination));
     assert!(!t.groups().await?.contains(&emptied), "an emptied group disappears");
+});
+
+case!(a_move_that_is_undone_is_undone_for_the_next_receive, [145, 175], async |t| {
+    let one = t.pair().await?;
+    let two = t.pair().await?;
+    let destination = t.endpoint(two.target).await?.expect("target").group;
+    t.send(one.initiator, "Text", "x").await?;
+    let tx = t.begin().await?;
+    tx.savepoint("before").await?;
+    tx.move_conversation(one.target, destination).await?;
+    // It ranks the groups it holds, and takes nothing.
+    let others = ReceiveFrom::Levels { lowest: 9, highest: 10 };
+    assert!(tx.receive_where("QT", others).await?.is_empty());
+    tx.rollback_to("before").await?;
+    let received = tx.receive("QT").await?;
+    assert_eq!(received.texts(), ["x"]);
+    assert_ne!(received[0].conversation_group_id, destination);
+    tx.commit().await?;
 });
 
 case!(where_move_cannot_go, [146], async |t| {

@@ -152,6 +152,27 @@ case!(the_attempts_of_two_processes_count_together, [271], async |t| {
     other.close().await?;
 });
 
+case!(of_a_group_the_conversation_that_comes_first_is_ended, [272], async |t| {
+    for (level, text) in [(3, "low"), (8, "high"), (10, "nothing waits")] {
+        t.send_at_level(level, text).await?;
+    }
+    let first = t.receive_top("QT", 1).await?;
+    assert_eq!(first.texts(), ["nothing waits"]);
+    let group = first[0].conversation_group_id;
+    for endpoint in t.endpoints().await? {
+        if !endpoint.is_initiator && endpoint.group != group {
+            t.move_conversation(endpoint.handle, group).await?;
+        }
+    }
+    t.define("ALTER QUEUE [QT] WITH RETRY (MAX_ATTEMPTS = 1, THEN = END_WITH_ERROR)").await?;
+    let tx = t.begin().await?;
+    assert_eq!(tx.receive_top("QT", 1).await?.texts(), ["high"]);
+    tx.rollback().await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["low"]);
+    assert_eq!(t.receive("QI").await?.error_codes(), [60047]);
+    assert!(t.receive("QI").await?.is_empty());
+});
+
 case!(end_with_error_tells_the_peer, [272], async |t| {
     t.define("ALTER QUEUE [QT] WITH RETRY (MAX_ATTEMPTS = 2, DELAY_MS = 0, THEN = END_WITH_ERROR)").await?;
     let guilty = waiting(&t, "poison").await?;

@@ -112,6 +112,26 @@ case!(a_commit_starts_the_count_anew, [177], async |t| {
     assert!(t.is_on("QT").await?);
 });
 
+case!(a_queue_that_is_turned_on_starts_the_count_anew, [177], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "poison").await?;
+    for off_by_poison in [false, true] {
+        for _ in 0..if off_by_poison { 5 } else { 4 } {
+            let tx = t.begin().await?;
+            assert_eq!(tx.receive("QT").await?.len(), 1);
+            tx.rollback().await?;
+        }
+        assert_eq!(t.is_on("QT").await?, !off_by_poison);
+        t.define("ALTER QUEUE [QT] WITH STATUS = OFF; ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    }
+    for _ in 0..4 {
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.len(), 1);
+        tx.rollback().await?;
+    }
+    assert!(t.is_on("QT").await?, "four since it was turned on");
+});
+
 case!(poison_handling_can_be_off, [178], async |t| {
     t.define("ALTER QUEUE [QT] WITH POISON_MESSAGE_HANDLING (STATUS = OFF)").await?;
     let dialog = t.dialog().await?;
@@ -206,6 +226,8 @@ case!(a_notification_whose_conversation_is_ended_is_dropped, [182], async |t| {
         t.perform(post).await?;
         assert!(t.receive("Events").await?.is_empty(), "no event is sent any more");
     }
+    let t = t.restart().await?;
+    assert!(t.broker.catalog().event_notifications.is_empty(), "it is gone from the tables too");
 });
 
 case!(a_transaction_goes_on_after_it_ended_a_notification, [182], async |t| {
