@@ -61,7 +61,8 @@ impl fmt::Debug for Enlisted<'_> {
 }
 
 impl<'c> Enlisted<'c> {
-    /// Enlists a connection, for as long as this lives.
+    /// Enlists a connection, for as long as this lives. It must lead to the database of
+    /// the broker: in another one with Dialoq the work would happen there.
     pub fn new(broker: &Broker, client: &'c mut Client) -> Self {
         Self { store: broker.shared_store().clone(), client: Mutex::new(client) }
     }

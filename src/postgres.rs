@@ -88,7 +88,8 @@ impl<C> fmt::Debug for Enlisted<'_, C> {
 }
 
 impl<'c, C: GenericClient> Enlisted<'c, C> {
-    /// Enlists a transaction, or a connection, of `tokio-postgres` or of a pool over it.
+    /// Enlists a transaction, or a connection, of `tokio-postgres` or of a pool over it. It must lead to the database of
+    /// the broker: in another one with Dialoq the work would happen there.
     pub fn new(broker: &Broker, client: &'c C) -> Self {
         Self { store: broker.shared_store().clone(), client, statements: None, one_at_a_time: Mutex::new(()) }
     }

@@ -245,3 +245,18 @@ case!(a_reader_of_one_type_is_woken_though_its_key_has_a_job_of_another, [237, 2
     t.broker.complete_job(&second[0]).await?;
     assert_eq!(names(&next.await?), "b3");
 });
+
+case!(a_unique_key_ends_with_its_job_or_window_also_after_a_restart, [242, 255], async |t| {
+    with(&t, "ORDER = FIFO").await?;
+    t.broker.push_job("w", "a").unique("of a job").await?;
+    t.broker.push_job("w", "b").unique_within("of a window", Duration::from_secs(100)).await?;
+    let t = t.restart().await?;
+    let again = async |key: &str| Ok::<_, dialoq::Error>(t.broker.push_job("w", "c").unique(key).await?.is_new);
+    assert!(!again("of a job").await? && !again("of a window").await?);
+    for job in leased(&t, 9).await? {
+        t.broker.complete_job(&job).await?;
+    }
+    assert!(again("of a job").await? && !again("of a window").await?);
+    t.advance(100).await?;
+    assert!(again("of a window").await?);
+});
