@@ -85,6 +85,11 @@ impl Core {
         }
     }
 
+    /// The groups that a session holds, in the order in which it locked them, without the first ones.
+    pub fn groups_of<'c>(&'c self, session: &'c Session, first: usize) -> impl Iterator<Item = Uuid> + 'c {
+        session.locks.iter().skip(first).map(|group| self.groups[*group].id)
+    }
+
     /// The session that holds a group's lock, with who opened it.
     pub fn holder(&self, group: Uuid) -> Option<(u32, Option<Opener>)> {
         let owner = self.groups[self.find_group(group)?].owner;
@@ -149,9 +154,9 @@ impl Core {
 }
 
 impl Session {
-    /// The groups that it holds.
-    pub fn groups(&self) -> impl Iterator<Item = GroupKey> + '_ {
-        self.locks.iter().map(|group| GroupKey(*group))
+    /// How many groups it holds.
+    pub fn group_count(&self) -> usize {
+        self.locks.len()
     }
 
     /// The session's number and how much it has done, for [`Core::describe_waits`].

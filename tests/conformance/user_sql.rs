@@ -2,7 +2,8 @@
 
 use crate::rig::{Session, Text, code};
 use crate::servers::Store;
-use dialoq::Act;
+use dialoq::{Act, GroupId};
+use uuid::Uuid;
 
 /// INSERT into `stock`, returning the row; the end of the text is `values ...`.
 fn insert_returning(store: Store, values: &str) -> String {
@@ -162,7 +163,7 @@ async fn count_up(tx: Session) -> dialoq::Result<()> {
     tx.commit().await
 }
 
-case!(what_is_read_under_the_lock_of_a_group_is_what_its_last_holder_left, [98, 147, 275], async |t| {
+case!(what_is_read_under_the_lock_of_a_group_is_what_its_last_holder_left, [144, 149, 275], async |t| {
     t.sql(STOCK).await?;
     t.sql("insert into stock values ('a', 0)").await?;
     let dialog = t.dialog().await?;
@@ -197,6 +198,25 @@ case!(what_is_read_after_a_send_is_what_the_last_holder_of_its_group_left, [98, 
         Ok::<_, dialoq::Error>(())
     };
     tokio::try_join!(send(), send(), send())?;
+    assert_eq!(t.query("select pieces from stock").await?[0].int("pieces"), 60);
+});
+
+case!(what_is_read_in_a_group_that_is_made_again_is_what_its_last_holder_left, [144, 275], async |t| {
+    t.sql(STOCK).await?;
+    t.sql("insert into stock values ('a', 0)").await?;
+    let group = GroupId(Uuid::from_u128(7));
+    let step = async || {
+        for _ in 0..20 {
+            let tx = t.begin().await?;
+            let dialog = tx.begin_dialog(t.to_target().in_group(group)).await?.handle;
+            tx.end(dialog).await?;
+            count_up(tx).await?;
+            // Its group may get the place of the one that has gone.
+            t.dialog().await?;
+        }
+        Ok::<_, dialoq::Error>(())
+    };
+    tokio::try_join!(step(), step(), step())?;
     assert_eq!(t.query("select pieces from stock").await?[0].int("pieces"), 60);
 });
 

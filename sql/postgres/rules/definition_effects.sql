@@ -151,20 +151,19 @@ $$;
 CREATE FUNCTION dialoq.on_new_broker()
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_affected bigint[] := '{}';
-    v_found bigint[];
+    v_affected bigint[] := ARRAY(SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e);
+    v_made bigint[];
     v_id integer;
-    v_notices text;
+    v_notices text := dialoq.lock_affected(v_affected);
 BEGIN
-    -- A first SEND that was waited for has made the other side: it is locked and erased too.
-    LOOP
-        v_found := ARRAY(
-            SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e EXCEPT SELECT k.id FROM unnest(v_affected) AS k (id));
-        EXIT WHEN cardinality(v_found) = 0;
-        v_notices := concat_ws(' ', v_notices, dialoq.lock_affected(v_found));
-        v_affected := v_affected || v_found;
-    END LOOP;
-    PERFORM dialoq.erase_all(v_affected);
+    -- A first SEND that was waited for has made the other side, which is locked and erased too.
+    v_made := ARRAY(
+        SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
+        WHERE e.conversation_id IN (
+            SELECT k.conversation_id FROM dialoq.conversation_endpoint AS k WHERE k.endpoint_id = ANY (v_affected))
+        EXCEPT SELECT k.id FROM unnest(v_affected) AS k (id));
+    v_notices := concat_ws(' ', v_notices, dialoq.lock_affected(v_made));
+    PERFORM dialoq.erase_all(v_affected || v_made);
     PERFORM dialoq.request_recheck(0, true);
     FOR v_id IN SELECT n.event_notification_id FROM dialoq.event_notification AS n ORDER BY n.event_notification_id LOOP
         PERFORM dialoq.begin_notification(v_id);

@@ -4,24 +4,37 @@
 //! their numbers ([`Engine::committed_below`](super::engine::Engine)). Rows of the user's have no number, so the next holder waits
 //! for the batch: what it reads under the lock is what the last one left.
 
-use crate::core::{GroupKey, Session};
+use crate::core::{Core, Session};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 /// Which batch has the SQL of a group's last holder.
 #[derive(Default)]
 pub(super) struct Handovers {
     /// The number of the batch that is filled now.
     filling: u64,
-    /// By group, until that batch is committed. The place of a group that is gone may name another one, which then waits for nothing.
-    freed: HashMap<GroupKey, u64>,
+    /// By the id of the group, until that batch is committed. Not by its place: a group that ends with its last conversation may be made
+    /// again under its id.
+    freed: HashMap<Uuid, u64>,
     waiting: Vec<(u64, oneshot::Sender<()>)>,
+}
+
+/// How many of the groups of a transaction it has for itself: nothing more comes of their last holders.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HandedOver(usize);
+
+/// Answered when the SQL of the last holders is committed; dropped if the store fails or is closed.
+pub(super) struct Handover {
+    pub(super) committed: oneshot::Receiver<()>,
+    /// What is handed over then.
+    pub(super) then: HandedOver,
 }
 
 impl Handovers {
     /// A transaction with SQL of the user's is about to free its groups.
-    pub(super) fn free(&mut self, session: &Session) {
-        self.freed.extend(session.groups().map(|group| (group, self.filling)));
+    pub(super) fn free(&mut self, core: &Core, session: &Session) {
+        self.freed.extend(core.groups_of(session, 0).map(|group| (group, self.filling)));
     }
 
     /// The number of the batch that is taken now.
@@ -41,15 +54,18 @@ impl Handovers {
         }
     }
 
-    /// What a transaction waits for before it goes on with the groups it holds. Dropped if the store fails or is closed.
-    pub(super) fn wait(&mut self, session: &Session) -> Option<oneshot::Receiver<()>> {
-        if self.freed.is_empty() {
+    /// What a transaction waits for before it goes on with the groups it holds. Each group is looked at once: one that a transaction
+    /// holds is freed by no other.
+    pub(super) fn wait(&mut self, core: &Core, session: &Session, handed_over: &mut HandedOver) -> Option<Handover> {
+        let then = HandedOver(session.group_count());
+        let new = core.groups_of(session, handed_over.0).filter(|_| !self.freed.is_empty());
+        let Some(batch) = new.filter_map(|group| self.freed.get(&group).copied()).max() else {
+            *handed_over = then;
             return None;
-        }
-        let batch = session.groups().filter_map(|group| self.freed.get(&group).copied()).max()?;
-        let (sender, receiver) = oneshot::channel();
+        };
+        let (sender, committed) = oneshot::channel();
         self.waiting.push((batch, sender));
-        Some(receiver)
+        Some(Handover { committed, then })
     }
 
     /// Nothing more is written.

@@ -364,6 +364,17 @@ async fn answered(engine: &Engine, receiver: oneshot::Receiver<Result<Slots>>) -
     receiver.await.unwrap_or_else(|_| Err(engine.why_unanswered()))
 }
 
+/// Waits until all that is ordered now is written.
+async fn written(engine: &Engine) -> Result<()> {
+    let (sender, receiver) = oneshot::channel();
+    {
+        let mut state = engine.lock()?;
+        state.push_answer(batch::Slots::new(), Sender::new(sender, None));
+        engine.write_ordered(state);
+    }
+    answered(engine, receiver).await.map(drop)
+}
+
 /// The outcomes of a unit with an id during its commit. If its caller leaves then, leased jobs go back.
 struct UnseenOutcomes<'e> {
     engine: &'e Engine,
@@ -459,7 +470,14 @@ impl Store for SqliteStore {
     }
 
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move { Ok(self.engine.lock()?.core.unit_happened(unit_id)) })
+        Box::pin(async move {
+            let has_happened = self.engine.lock()?.core.unit_happened(unit_id);
+            if has_happened {
+                // The core knows it before it is written, and it may never be.
+                written(&self.engine).await?;
+            }
+            Ok(has_happened)
+        })
     }
 
     fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()> {

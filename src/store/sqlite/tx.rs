@@ -3,6 +3,7 @@
 use super::SqliteStore;
 use super::batch::{Sender, Slot, Slots};
 use super::engine::Engine;
+use super::handover::{HandedOver, Handover};
 use super::known_statement::KnownStatement;
 use super::limit::Caller;
 use super::owner::Peer;
@@ -28,6 +29,7 @@ pub(super) struct SqliteTx {
     /// Made by the first statement.
     script: Option<SharedScript>,
     savepoints: Vec<(String, Savepoint, usize)>,
+    handed_over: HandedOver,
     /// Whether a caller has got messages or jobs of it. A unit with an id gives everything at its end, so until then none of it is seen.
     seen: Seen,
 }
@@ -37,7 +39,14 @@ impl SqliteTx {
         let since = store.engine.clock.now();
         let opener = Opener { process_id: peer.process_id, user_id: peer.user_id, since };
         let session = store.engine.lock()?.core.begin_transaction_of(opener);
-        Ok(Self { store, session: Some(session), script: None, savepoints: Vec::new(), seen })
+        Ok(Self {
+            store,
+            session: Some(session),
+            script: None,
+            savepoints: Vec::new(),
+            handed_over: HandedOver::default(),
+            seen,
+        })
     }
 
     fn session(&mut self) -> Result<&mut Session> {
@@ -81,7 +90,8 @@ impl SqliteTx {
                 Err(refusal)
             }
             Ok(Step::Done(reply)) => {
-                let handover = state.handovers.wait(&session);
+                let State { core, handovers, .. } = &mut *state;
+                let handover = handovers.wait(core, &session, &mut self.handed_over);
                 self.session = Some(session);
                 Ok((Next::Reply(reply, handover), before))
             }
@@ -103,16 +113,18 @@ impl SqliteTx {
     }
 
     /// What it waits for before it goes on with the groups it holds.
-    fn handover(&self) -> Result<Option<Handover>> {
+    fn handover(&mut self) -> Result<Option<Handover>> {
         let mut state = self.store.engine.lock()?;
-        Ok(self.session.as_ref().and_then(|session| state.handovers.wait(session)))
+        let State { core, handovers, .. } = &mut *state;
+        let session = self.session.as_ref().ok_or_else(Error::transaction_ended)?;
+        Ok(handovers.wait(core, session, &mut self.handed_over))
     }
 
     /// Makes the outcome, reading the rows of a RECEIVE. If the caller stops waiting for it, the verb is undone.
     async fn finish(&mut self, reply: Reply, handover: Option<Handover>, before: Savepoint) -> Result<Outcome> {
         let engine = self.store.engine.clone();
         let mut undo = UndoVerb { engine: &engine, session: &mut self.session, before, is_armed: true };
-        let outcome = match handed_over(&engine, handover).await {
+        let outcome = match handed_over(&engine, handover, &mut self.handed_over).await {
             Err(error) => Err(error),
             Ok(()) => match reply {
                 Reply::Outcome(outcome) => Ok(outcome),
@@ -202,14 +214,13 @@ impl SqliteTx {
     }
 }
 
-/// Answered when the SQL of the last holders of its groups is committed.
-type Handover = oneshot::Receiver<()>;
-
-async fn handed_over(engine: &Engine, handover: Option<Handover>) -> Result<()> {
-    match handover {
-        Some(handover) => handover.await.map_err(|_| engine.why_unanswered()),
-        None => Ok(()),
+/// Waits until the SQL of the last holders of a transaction's groups is committed.
+async fn handed_over(engine: &Engine, handover: Option<Handover>, handed_over: &mut HandedOver) -> Result<()> {
+    if let Some(Handover { committed, then }) = handover {
+        committed.await.map_err(|_| engine.why_unanswered())?;
+        *handed_over = then;
     }
+    Ok(())
 }
 
 /// What happens next with a verb.
@@ -405,7 +416,8 @@ impl StoreTx for SqliteTx {
         Box::pin(async move {
             self.session()?;
             // A verb that was refused, or whose caller left it, may have locked groups.
-            handed_over(&self.store.engine, self.handover()?).await?;
+            let handover = self.handover()?;
+            handed_over(&self.store.engine, handover, &mut self.handed_over).await?;
             if !self.has_written()
                 && let Some(rows) = self.store.try_query(&sql).await?
             {
@@ -417,9 +429,12 @@ impl StoreTx for SqliteTx {
 
     fn claim(&mut self, unit_id: uuid::Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            let mut state = self.store.engine.lock()?;
             let session = self.session.as_mut().ok_or_else(Error::transaction_ended)?;
-            state.core.claim(session, unit_id)
+            let is_first = self.store.engine.lock()?.core.claim(session, unit_id)?;
+            if !is_first {
+                super::written(&self.store.engine).await?;
+            }
+            Ok(is_first)
         })
     }
 

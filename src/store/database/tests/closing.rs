@@ -3,8 +3,8 @@
 use super::*;
 use crate::store::Seen;
 
-/// Lets all tasks run for a while, or until that one has ended. The time is a paused one: on a slow machine so many
-/// real milliseconds last until a close gives up.
+/// Lets all tasks run for a while, or until that one has ended. The time is a paused one: on a slow machine 300 real
+/// sleeps take longer than a close waits.
 async fn run_tasks<T>(beside: &JoinHandle<T>) {
     for _ in 0..300 {
         if beside.is_finished() {

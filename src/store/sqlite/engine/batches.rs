@@ -156,7 +156,7 @@ impl Engine {
                     let slots = Slots::from_iter([Slot::Changed(changed)]);
                     state.push_answer(slots, commit.sender);
                     let state = &mut *state;
-                    state.handovers.free(&commit.session);
+                    state.handovers.free(&state.core, &commit.session);
                     state.core.commit(commit.session, now, &mut state.effects);
                 }
                 Err(refusal) => {

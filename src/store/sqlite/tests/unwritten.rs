@@ -3,6 +3,7 @@
 //! A test holds the lock of the connection that writes, so that nothing is written before it releases the lock.
 
 use super::*;
+use crate::core::Step;
 use crate::store::Seen;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -395,4 +396,85 @@ async fn the_writer_of_an_idle_store_sleeps() {
     let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     until(|| store.engine.lock_even_failed().is_asleep).await;
+}
+
+#[tokio::test]
+async fn a_unit_has_happened_when_it_is_written() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    let unit_id = uuid::Uuid::from_u128(1);
+    let mut claiming = store.begin(Seen::always()).await.unwrap();
+    let mut first = store.submit_once(unit_id, vec![send(handle, "once")]);
+    let mut again = store.submit_once(unit_id, vec![send(handle, "once")]);
+    let mut happened = store.unit_happened(unit_id);
+    let mut claimed = claiming.claim(unit_id);
+    {
+        let _held = store.engine.write.lock().unwrap();
+        assert_pending(&mut first);
+        assert_pending(&mut again);
+        assert_pending(&mut happened);
+        assert_pending(&mut claimed);
+    }
+    assert!(first.await.unwrap().is_some());
+    assert!(again.await.unwrap().is_none());
+    assert!(happened.await.unwrap());
+    assert!(!claimed.await.unwrap());
+}
+
+/// A transaction that has sent on the conversation, with SQL of the user's, frees its group in the batch that is filled now.
+fn free_with_sql(store: &SqliteStore, handle: ConversationHandle) {
+    let mut state = store.engine.lock_even_failed();
+    let state = &mut *state;
+    let now = store.engine.clock.now();
+    let mut session = state.core.begin();
+    assert!(matches!(state.core.execute(&mut session, send(handle, "gone"), now), Ok(Step::Done(_))));
+    state.handovers.free(&state.core, &session);
+    state.core.give_way(session, &mut state.effects);
+}
+
+#[tokio::test]
+async fn a_verb_goes_on_when_the_sql_of_the_last_holder_of_its_group_is_written() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let (handle, other) = (begin(&store).await, begin(&store).await);
+    let mut left = store.begin(Seen::always()).await.unwrap();
+    left.execute(send(other, "of another group")).await.unwrap();
+    {
+        let _held = store.engine.write.lock().unwrap();
+        free_with_sql(&store, handle);
+        let mut sent = left.execute(send(handle, "left"));
+        assert_pending(&mut sent);
+        // Its caller has gone: the verb is undone, and the group stays.
+        drop(sent);
+        let mut asked = left.query(sql("SELECT 1"));
+        assert_pending(&mut asked);
+    }
+    store.submit(Vec::new()).await.unwrap();
+    left.query(sql("SELECT 1")).await.unwrap();
+    left.execute(send(handle, "sent")).await.unwrap();
+    left.commit().await.unwrap();
+    let received: Vec<_> = [receive(), receive()].map(|receive| store.submit(vec![receive])).into();
+    let mut texts = Vec::new();
+    for received in received {
+        texts.extend(bodies(&received.await.unwrap()[0]));
+    }
+    texts.sort();
+    assert_eq!(texts, ["of another group", "sent"]);
+}
+
+#[tokio::test]
+async fn a_verb_that_waits_for_sql_ends_with_the_store() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    let mut tx = store.begin(Seen::always()).await.unwrap();
+    let mut sent = tx.execute(send(handle, "never"));
+    {
+        let _held = store.engine.write.lock().unwrap();
+        free_with_sql(&store, handle);
+        assert_pending(&mut sent);
+        store.engine.lock_even_failed().fail(&Error::closed());
+    }
+    assert_eq!(sent.await.unwrap_err().code(), Code::STORE_POISONED);
 }
