@@ -5,7 +5,7 @@
 //! nothing but write. Answers wait for the sync.
 
 use super::batch::{Answer, Batch, PendingRead, Sender, Slot, Slots};
-use super::handover::Handovers;
+use super::group_handover::Handovers;
 use super::known_statement::KnownStatement;
 use super::limit::Caller;
 use super::parked::Parked;

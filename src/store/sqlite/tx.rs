@@ -3,7 +3,7 @@
 use super::SqliteStore;
 use super::batch::{Sender, Slot, Slots};
 use super::engine::Engine;
-use super::handover::{HandedOver, Handover};
+use super::group_handover::{HandedOver, Handover};
 use super::known_statement::KnownStatement;
 use super::limit::Caller;
 use super::owner::Peer;
