@@ -288,6 +288,7 @@ impl Driver {
                     None => self.reap_all().await,
                     Some(Command::Abort) => {
                         self.stopping.send_replace(true);
+                        self.running.values().for_each(|reader| reader.traces.lose_open());
                         self.readers.shutdown().await;
                         return;
                     }

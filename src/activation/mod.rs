@@ -243,7 +243,8 @@ impl Readers {
         let _ = self.driver.await;
     }
 
-    /// Ends the readers at once, as by a kill: their current messages are rolled back.
+    /// Ends the readers at once, as by a kill: their current messages are rolled back. The queue counts that as one rollback, not one for
+    /// each reader.
     pub async fn abort(self) {
         self.ask(Command::Abort);
         let _ = self.driver.await;

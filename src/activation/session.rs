@@ -6,12 +6,12 @@ use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::layer::{CallState, Done, Layer, Request, TxLayer, TxRequest, tx_methods};
-use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::store::{BoxFuture, Seen, SqlRows, SqlStatement, Store, StoreTx};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex as BlockingMutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex as BlockingMutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Mutex, mpsc, watch};
 use uuid::Uuid;
 
@@ -151,7 +151,12 @@ pub(super) struct Traces {
     left_open: AtomicBool,
     served: AtomicU64,
     next_id: AtomicU64,
-    open: BlockingMutex<HashMap<u64, Weak<Slot>>>,
+    open: BlockingMutex<HashMap<u64, OpenTx>>,
+}
+
+struct OpenTx {
+    slot: Weak<Slot>,
+    seen: Seen,
 }
 
 /// A transaction that can be taken away from its holder.
@@ -181,9 +186,7 @@ impl Traces {
     /// Rolls back the reader's open transactions; returns whether they, or those it dropped without an end, did any
     /// work.
     pub(super) fn close(&self) -> bool {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let slots: Vec<_> = open.drain().filter_map(|(_, slot)| slot.upgrade()).collect();
-        drop(open);
+        let slots: Vec<_> = self.open().drain().filter_map(|(_, open)| open.slot.upgrade()).collect();
         for slot in slots {
             self.left_open.store(true, SeqCst);
             // Another task may be in the middle of a verb on it; the end of the reader need not wait for that.
@@ -193,6 +196,15 @@ impl Traces {
             }
         }
         self.left_open.load(SeqCst)
+    }
+
+    /// The reader is about to be ended: what it has open is rolled back without its doing.
+    pub(super) fn lose_open(&self) {
+        self.open().values().for_each(|open| open.seen.lose());
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenTx>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, verb: &Verb) {
@@ -220,11 +232,10 @@ impl Layer for WatchedStore {
         Ok(())
     }
 
-    fn open(&self, inner: Box<dyn StoreTx>) -> (WatchedTx, Box<dyn StoreTx>) {
+    fn open(&self, inner: Box<dyn StoreTx>, seen: Seen) -> (WatchedTx, Box<dyn StoreTx>) {
         let slot = Arc::new(Mutex::new(Some(inner)));
         let id = self.traces.next_id.fetch_add(1, SeqCst);
-        let mut open = self.traces.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(id, Arc::downgrade(&slot));
+        self.traces.open().insert(id, OpenTx { slot: Arc::downgrade(&slot), seen });
         let watched = WatchedTx { id, traces: self.traces.clone(), has_work: false, savepoints: Vec::new() };
         (watched, Box::new(SlotTx(slot)))
     }
@@ -242,7 +253,7 @@ pub(super) struct WatchedTx {
 impl WatchedTx {
     fn ended(&mut self) {
         self.has_work = false;
-        self.traces.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+        self.traces.open().remove(&self.id);
     }
 }
 

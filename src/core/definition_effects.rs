@@ -47,7 +47,7 @@ impl Core {
             }
             Consequence::QueueStatusChanged { queue_id, is_enabled } => {
                 if is_enabled {
-                    self.queue_state(queue_id).rollbacks = 0;
+                    self.queue_state(queue_id).forget_rollbacks();
                 }
                 let newly_ready = if is_enabled { self.depth(queue_id).ready_groups } else { 0 };
                 effects.arrivals.push(Arrival { queue_id, newly_ready });

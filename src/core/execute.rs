@@ -3,6 +3,7 @@
 use super::effects::{Effects, Reply, Step};
 use super::group_lock::GroupKey;
 use super::own_groups::{OpenSession, Opener};
+use super::poison::Ended;
 use super::session::{Op, Savepoint, Session};
 use super::state::Core;
 use super::work::Undone;
@@ -113,8 +114,8 @@ impl Core {
 
     /// Applies all verbs of a session. Cannot fail: every verb was checked under the locks it took.
     pub fn commit(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
-        for queue_id in &session.received_queues {
-            self.queue_state(*queue_id).rollbacks = 0;
+        for (queue_id, _) in &session.received_queues {
+            self.queue_state(*queue_id).forget_rollbacks();
         }
         for group in std::mem::take(&mut session.received_groups) {
             if self.groups.get(group).is_some() {
@@ -133,9 +134,19 @@ impl Core {
     }
 
     /// Undoes all verbs of a session, and counts the rollback against the queues it received from.
-    pub fn rollback(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
+    pub fn rollback(&mut self, session: Session, now: Timestamp, effects: &mut Effects) {
+        self.end_without_commit(session, Ended::RolledBack, now, effects);
+    }
+
+    /// The same for a session that its caller did not end: its process died, or it was cut off. Of sessions that are lost together a queue
+    /// counts one.
+    pub fn lose(&mut self, session: Session, now: Timestamp, effects: &mut Effects) {
+        self.end_without_commit(session, Ended::Lost, now, effects);
+    }
+
+    fn end_without_commit(&mut self, mut session: Session, ended: Ended, now: Timestamp, effects: &mut Effects) {
         self.undo(std::mem::take(&mut session.log), Undone::ByRollback(now));
-        self.count_rollback(&session, now, effects);
+        self.count_rollback(&session, ended, now, effects);
         self.unlock_all(&mut session, effects);
         self.write_touched(effects);
         self.hand_on_work(effects);

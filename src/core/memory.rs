@@ -116,6 +116,13 @@ impl Memory {
         self.write(effects, now);
     }
 
+    /// Undoes a session that ended without its caller's doing.
+    pub fn lose(&mut self, session: Session, now: Timestamp) {
+        let mut effects = Effects::default();
+        self.core.lose(session, now, &mut effects);
+        self.write(effects, now);
+    }
+
     /// Handles all due timers and lifetimes.
     pub fn tick(&mut self, now: Timestamp) {
         while self.core.next_due().is_some_and(|due| due <= now) {

@@ -15,9 +15,17 @@ use std::sync::Arc;
 /// Rollbacks in a row that make a message poison, on a queue without a retry policy.
 pub const POISON_ROLLBACKS: u8 = 5;
 
+/// How a session ended that did not commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    RolledBack,
+    /// Without its caller.
+    Lost,
+}
+
 impl Core {
-    pub(super) fn count_rollback(&mut self, session: &Session, now: Timestamp, effects: &mut Effects) {
-        for &queue_id in &session.received_queues {
+    pub(super) fn count_rollback(&mut self, session: &Session, ended: Ended, now: Timestamp, effects: &mut Effects) {
+        for &(queue_id, losses_before) in &session.received_queues {
             let Some(queue) = self.catalog.queues.get(&queue_id) else { continue };
             if !queue.is_poison_message_handling_enabled {
                 continue;
@@ -36,13 +44,27 @@ impl Core {
                 }
                 continue;
             }
-            let rollbacks = &mut self.queue_state(queue_id).rollbacks;
-            *rollbacks += 1;
-            if *rollbacks >= POISON_ROLLBACKS {
-                *rollbacks = 0;
+            if ended == Ended::Lost && !self.note_loss(queue_id, losses_before) {
+                continue;
+            }
+            let state = self.queue_state(queue_id);
+            state.rollbacks += 1;
+            if state.rollbacks >= POISON_ROLLBACKS {
+                state.forget_rollbacks();
                 self.disable_queue(queue_id, now, effects);
             }
         }
+    }
+
+    /// Whether the loss of a session counts: not if it was open when another one was lost that has counted. The end of a process with five
+    /// readers is one attempt, not five.
+    fn note_loss(&mut self, queue_id: i32, losses_before: u64) -> bool {
+        let counts = self.queue_state(queue_id).last_loss <= losses_before;
+        if counts {
+            self.losses += 1;
+            self.queue_state(queue_id).last_loss = self.losses;
+        }
+        counts
     }
 
     fn count_group_rollback(&mut self, group: u32) {

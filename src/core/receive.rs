@@ -60,8 +60,8 @@ impl Core {
         }
         self.mark_stale(group);
         self.queue_state(queue_id).unread -= taken.len() as u64;
-        if !session.received_queues.contains(&queue_id) {
-            session.received_queues.push(queue_id);
+        if !session.received_queues.iter().any(|(known, _)| *known == queue_id) {
+            session.received_queues.push((queue_id, self.losses));
         }
         session.received_groups.insert(group);
         Ok(Ok(taken))

@@ -32,10 +32,18 @@ pub(super) struct QueueState {
     pub(super) unread: u64,
     /// Consecutive rollbacks of transactions that received from here.
     pub(super) rollbacks: u8,
+    /// The number of the last of them that was a loss.
+    pub(super) last_loss: u64,
     pub(super) definition_wait: Option<DefinitionWait>,
 }
 
 impl QueueState {
+    /// A transaction that received from here has committed, or the queue is off: the row of rollbacks ends.
+    pub(super) fn forget_rollbacks(&mut self) {
+        self.rollbacks = 0;
+        self.last_loss = 0;
+    }
+
     /// Whether a definition holds receives back.
     pub(super) fn is_held(&self) -> bool {
         self.definition_wait.is_some_and(|wait| wait.is_holding())

@@ -32,8 +32,9 @@ pub struct Session {
     pub(super) moved: BTreeSet<(u32, u32)>,
     /// The endpoints whose timers wait for its end, also if a savepoint undid its change of them, with their ids.
     pub(super) held_timers: SmallVec<[(u32, u64); 2]>,
-    /// Queues from which rows were received, also if a savepoint returned them: a full rollback counts for these.
-    pub(super) received_queues: SmallVec<[i32; 2]>,
+    /// Queues from which rows were received, also if a savepoint returned them: a full rollback counts for these. Each with the number of
+    /// the last loss before.
+    pub(super) received_queues: SmallVec<[(i32, u64); 2]>,
     /// Groups from which rows were received, by the same rule.
     pub(super) received_groups: BTreeSet<u32>,
     /// Why it is rolled back, if its caller said so.

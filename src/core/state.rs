@@ -76,6 +76,8 @@ pub struct Core {
     pub(super) blocked_queues: Vec<i32>,
     /// The queues whose receives a definition holds back, each with the end of that.
     pub(super) holds: BTreeSet<(Timestamp, i32)>,
+    /// How many losses of sessions have counted, for the order of those and of receives.
+    pub(super) losses: u64,
 }
 
 /// The endpoints a commit touched, each written once at its end.
@@ -182,6 +184,7 @@ impl Core {
             next_transmission_id: 1,
             blocked_queues: Vec::new(),
             holds: BTreeSet::new(),
+            losses: 0,
         };
         // Session 0 is no session: it marks an unlocked group.
         core.sessions.insert(OpenSession::default());

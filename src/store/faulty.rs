@@ -1,7 +1,7 @@
 //! A store that fails after a set number of calls, for tests of the levels above it.
 
 use super::layer::{Layer, Request, TxLayer, TxRequest};
-use super::{Store, StoreTx};
+use super::{Seen, Store, StoreTx};
 use crate::error::{Code, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -48,7 +48,7 @@ impl Layer for Faulty {
         if matches!(request, Request::Close) { Ok(()) } else { self.left.spend() }
     }
 
-    fn open(&self, inner: Box<dyn StoreTx>) -> (FaultyTx, Box<dyn StoreTx>) {
+    fn open(&self, inner: Box<dyn StoreTx>, _: Seen) -> (FaultyTx, Box<dyn StoreTx>) {
         (FaultyTx(self.left.clone()), inner)
     }
 }

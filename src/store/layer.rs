@@ -81,7 +81,7 @@ pub(crate) trait Layer: Send + Sync + 'static {
     fn before(&self, request: Request<'_>) -> Result<Self::Call>;
 
     /// The layer of a new transaction, and the transaction below it.
-    fn open(&self, inner: Box<dyn StoreTx>) -> (Self::Tx, Box<dyn StoreTx>);
+    fn open(&self, inner: Box<dyn StoreTx>, seen: Seen) -> (Self::Tx, Box<dyn StoreTx>);
 }
 
 /// A transaction over another transaction. It is dropped before the other.
@@ -156,9 +156,10 @@ impl<L: Layer> Store for L {
     }
 
     fn begin(&self, seen: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
-        let opened = around(self.before(Request::Begin), || self.inner().begin(seen), none, CallState::end);
+        let shared = seen.clone();
+        let opened = around(self.before(Request::Begin), || self.inner().begin(shared), none, CallState::end);
         Box::pin(async move {
-            let (layer, inner) = self.open(opened.await?);
+            let (layer, inner) = self.open(opened.await?, seen);
             Ok(Box::new(LayeredTx { layer, inner }) as Box<dyn StoreTx>)
         })
     }

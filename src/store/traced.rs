@@ -6,7 +6,7 @@
 //! embedded store adds `dialoq_commit_seconds`.
 
 use super::layer::{CallState, Done, Layer, Request, TxLayer, TxRequest};
-use super::{Store, StoreTx};
+use super::{Seen, Store, StoreTx};
 use crate::error::Result;
 use crate::protocol::{Message, Outcome, Verb};
 use metrics::{counter, histogram};
@@ -96,7 +96,7 @@ impl Layer for Traced {
         Ok(Call { began: is_unit.then(Instant::now), ..Call::of(span, request.verbs()) })
     }
 
-    fn open(&self, inner: Box<dyn StoreTx>) -> (TracedTx, Box<dyn StoreTx>) {
+    fn open(&self, inner: Box<dyn StoreTx>, _: Seen) -> (TracedTx, Box<dyn StoreTx>) {
         (TracedTx { span: debug_span!("transaction"), has_ended: false }, inner)
     }
 }

@@ -18,14 +18,19 @@ inventory::collect!(Staged);
 
 const NOT_MSSQL: &[Store] = &[Store::Sqlite, Store::Postgres];
 
+const SERVERS: &[Store] = &[Store::Postgres, Store::Mssql];
+
 /// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `hosts, ` too, with
-/// `postgres, ` on PostgreSQL only, and with `not_mssql, ` on every store but SQL Server.
+/// `servers, ` on servers only and on several, with `postgres, ` on PostgreSQL only, and with `not_mssql, ` on every store but SQL Server.
 macro_rules! staged {
     (threads, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, &$crate::Store::ALL, $name, $store, $body);
     };
     (hosts, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, &$crate::Store::ALL, $name, $store, $body);
+    };
+    (servers, $name:ident, async |$store:ident| $body:block) => {
+        staged!(@ 4, $crate::SERVERS, $name, $store, $body);
     };
     (postgres, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, &[$crate::Store::Postgres], $name, $store, $body);
@@ -57,6 +62,7 @@ mod handlers;
 mod hosts;
 mod launching;
 mod limits;
+mod losses;
 mod procedures;
 mod readers;
 mod savepoints;

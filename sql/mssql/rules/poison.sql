@@ -1,5 +1,6 @@
 -- Poison messages: counting the rollbacks of transactions that received, and the fifth in a row, which turns the queue off. A queue
--- with a retry policy pauses between the attempts at a group.
+-- with a retry policy pauses between the attempts at a group. Of transactions that are lost together, as by the end of their process, a
+-- queue counts one (decision 0059).
 -- Takes: see each procedure
 -- Gives: notices, added to @notices
 -- Errors: none of its own
@@ -104,10 +105,11 @@ GO
 
 -- Counts a rollback against a queue. After the last one allowed the queue is turned off. Two sessions that count at once do not see
 -- each other's row: after the fifth rollback the queue would stay on. So counts of a queue come one after the other, but a count waits
--- 100 ms at most: a transaction of plain T-SQL may count and stay open.
+-- 100 ms at most: a transaction of plain T-SQL may count and stay open. @group is one that it had received from, @lost_since when, if it
+-- was lost without its reader's doing, and else NULL.
 -- Locks: the count of the queue, 100 ms at most; those of disable_queue
 CREATE PROCEDURE dialoq.count_against_queue
-    @queue_id int, @notices nvarchar(max) OUTPUT
+    @queue_id int, @group uniqueidentifier, @lost_since datetime2(6), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -117,7 +119,17 @@ BEGIN
         EXEC sp_getapplock
             @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 100,
             @DbPrincipal = N'dialoq_user';
-    INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (@queue_id, SYSUTCDATETIME());
+    -- It was open when another one was lost, which has counted: the end of a process with five readers is one attempt, not five. Of one
+    -- group only an earlier one can have counted meanwhile, which was found late.
+    IF EXISTS (
+        SELECT 1 FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE r.queue_id = @queue_id AND r.lost_group IS NOT NULL AND r.counted_at > @lost_since)
+        AND NOT EXISTS (
+            SELECT 1 FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE r.queue_id = @queue_id AND r.lost_group = @group AND r.counted_at > @lost_since)
+        RETURN;
+    INSERT INTO dialoq.queue_rollback (queue_id, counted_at, lost_group)
+    VALUES (@queue_id, SYSUTCDATETIME(), CASE WHEN @lost_since IS NOT NULL THEN @group END);
     SELECT @rollbacks = COUNT(*)
     FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id;
     IF @rollbacks >= dialoq.poison_rollbacks() EXEC dialoq.disable_queue @queue_id, @is_locked OUTPUT, @notices OUTPUT;
@@ -190,20 +202,22 @@ GO
 -- Counts the rollback of a transaction that received and has ended, and deletes its attempts: one rollback for each queue
 -- that it received from, or with quarantine or a retry policy one for each of its groups there. The first session that counts it
 -- locks the attempt; for others this does nothing. The attempt at a group that another transaction holds stays, and tick counts it:
--- between the rollback and this call another receiver may have taken the group, and a count under its lock would be lost.
+-- between the rollback and this call another receiver may have taken the group, and a count under its lock would be lost. @lost_since is
+-- not NULL if the transaction was lost, without its reader's doing: the latest time at which it had received.
 -- Locks: the attempt and the groups, without waiting; those of count_against_queue
 CREATE PROCEDURE dialoq.count_attempt
-    @attempt_id uniqueidentifier, @reason nvarchar(max), @notices nvarchar(max) OUTPUT
+    @attempt_id uniqueidentifier, @lost_since datetime2(6), @reason nvarchar(max), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @ended TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
-    DECLARE @queue_id int = -2147483648, @next int, @number int, @group uniqueidentifier, @is_locked bit;
+    DECLARE @ended TABLE (
+        row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL, began_at datetime2(6) NOT NULL);
+    DECLARE @since datetime2(6), @queue_id int = -2147483648, @next int, @number int, @group uniqueidentifier, @is_locked bit;
     DECLARE @is_handled bit, @is_quarantine bit, @is_retried bit, @resource nvarchar(255) = CONCAT(N'dialoq:attempt:', @attempt_id);
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
-    INSERT INTO @ended (queue_id, group_id)
-    SELECT a.queue_id, a.conversation_group_id
+    INSERT INTO @ended (queue_id, group_id, began_at)
+    SELECT a.queue_id, a.conversation_group_id, a.began_at
     FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
     WHERE a.attempt_id = @attempt_id;
     WHILE 1 = 1
@@ -223,7 +237,13 @@ BEGIN
             DELETE FROM a
             FROM dialoq.receive_attempt AS a WITH (ROWLOCK, INDEX (receive_attempt_attempt), FORCESEEK)
             WHERE a.attempt_id = @attempt_id AND a.queue_id = @queue_id;
-            IF @@ROWCOUNT > 0 AND @is_handled = 1 EXEC dialoq.count_against_queue @queue_id, @notices OUTPUT;
+            IF @@ROWCOUNT > 0 AND @is_handled = 1
+            BEGIN
+                SELECT TOP (1) @since = o.began_at, @group = o.group_id
+                FROM @ended AS o WHERE o.queue_id = @queue_id ORDER BY o.began_at, o.row_number;
+                IF @lost_since IS NULL OR @lost_since < @since SET @since = @lost_since;
+                EXEC dialoq.count_against_queue @queue_id, @group, @since, @notices OUTPUT;
+            END
             CONTINUE;
         END
         SET @number = 0;

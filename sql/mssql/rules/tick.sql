@@ -62,11 +62,13 @@ CREATE PROCEDURE dialoq.try_attempt
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @error_number int, @error_message nvarchar(4000), @is_passing bit;
+    DECLARE @error_number int, @error_message nvarchar(4000), @is_passing bit, @now datetime2(6);
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
         EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-        IF @is_locked = 1 EXEC dialoq.count_attempt @attempt_id, NULL, @notices OUTPUT;
+        -- Its own reader would have counted it.
+        SET @now = SYSUTCDATETIME();
+        IF @is_locked = 1 EXEC dialoq.count_attempt @attempt_id, @now, NULL, @notices OUTPUT;
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();

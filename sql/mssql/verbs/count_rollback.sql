@@ -16,7 +16,7 @@ BEGIN
     SET LOCK_TIMEOUT 1000;
     DECLARE @notices nvarchar(max);
     -- <transaction>
-    EXEC dialoq.count_attempt @attempt_id, @reason, @notices OUTPUT;
+    EXEC dialoq.count_attempt @attempt_id, NULL, @reason, @notices OUTPUT;
     -- </transaction>
     SELECT dialoq.distinct_notices(@notices) AS notices;
 END

@@ -1,5 +1,6 @@
 -- Poison messages: transactions that received and did not commit. Five rollbacks in a row disable the queue, or put the guilty
--- group into quarantine. A queue with a retry policy pauses between the attempts at a group.
+-- group into quarantine. A queue with a retry policy pauses between the attempts at a group. Of transactions that are lost together, as
+-- by the end of their process, a queue counts one (decision 0059).
 -- Takes, Gives, Errors, Locks: see each function
 
 -- Rollbacks in a row that make a message poison.
@@ -60,8 +61,11 @@ $$;
 -- So is a group that is held: its holder may be the same transaction, which went back to a savepoint before its
 -- RECEIVE (then the number of its subtransaction is that of an aborted one), and a count under the lock of another holder
 -- would be lost.
+-- Takes: the attempt id; why it was rolled back; if the transaction was lost without its reader's doing, the latest time at which it had
+--     received
 -- Gives: notices
-CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid, p_reason text DEFAULT NULL) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.count_attempt(
+    p_attempt_id uuid, p_reason text DEFAULT NULL, p_lost_since timestamptz DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_row record;
@@ -77,13 +81,13 @@ BEGIN
                     AND CASE WHEN dialoq.receiver_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
                         THEN dialoq.try_lock_group(o.conversation_group_id) ELSE false END
                 FOR UPDATE SKIP LOCKED))
-            RETURNING a.queue_id, a.conversation_group_id, dialoq.receiver_status(a.receiver_xid) AS status
+            RETURNING a.queue_id, a.conversation_group_id, a.began_at, dialoq.receiver_status(a.receiver_xid) AS status
         )
-        SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups
+        SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups, CASE WHEN p_lost_since IS NOT NULL THEN least(min(g.began_at), p_lost_since) END AS lost_since
         FROM gone AS g WHERE g.status IN ('aborted', 'committed') GROUP BY g.queue_id, g.status ORDER BY g.queue_id, g.status DESC
     LOOP
         IF v_row.status = 'aborted' THEN
-            v_notices := concat_ws(' ', v_notices, dialoq.count_against(v_row.queue_id, v_row.groups, p_reason));
+            v_notices := concat_ws(' ', v_notices, dialoq.count_against(v_row.queue_id, v_row.groups, p_reason, v_row.lost_since));
             -- The rollback has counted for the queue: a group of it that is held now would count once more later.
             IF EXISTS (
                 SELECT FROM dialoq.service_queue AS q
@@ -107,10 +111,14 @@ END $$;
 
 -- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or put the
 -- guilty group into quarantine. Groups that another transaction holds are passed over.
-CREATE OR REPLACE FUNCTION dialoq.count_against(p_queue_id integer, p_groups uuid[], p_reason text DEFAULT NULL) RETURNS text
+-- Takes: the queue, the groups; why it was rolled back; when a transaction that was lost had received (NULL: its reader rolled it back)
+-- Gives: notices
+CREATE OR REPLACE FUNCTION dialoq.count_against(
+    p_queue_id integer, p_groups uuid[], p_reason text DEFAULT NULL, p_lost_since timestamptz DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_queue record;
+    v_lost record;
     v_group uuid;
     v_rollbacks integer;
     v_notices text := 'q:' || p_queue_id::text;
@@ -142,7 +150,15 @@ BEGIN
     END IF;
     -- Two sessions that count at once do not see each other's row: after the fifth rollback the queue would stay on.
     PERFORM dialoq.line_up(p_queue_id);
-    INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
+    -- It was open when another one was lost, which has counted: the end of a process with five readers is one attempt, not five. Of one
+    -- group only an earlier one can have counted meanwhile, which was found late.
+    SELECT count(*) AS losses, coalesce(bool_or(r.lost_group = ANY (p_groups)), false) AS is_later INTO v_lost
+    FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id AND r.lost_group IS NOT NULL AND r.counted_at > p_lost_since;
+    IF v_lost.losses > 0 AND NOT v_lost.is_later THEN
+        RETURN v_notices;
+    END IF;
+    INSERT INTO dialoq.queue_rollback (queue_id, counted_at, lost_group)
+    VALUES (p_queue_id, clock_timestamp(), CASE WHEN p_lost_since IS NOT NULL THEN p_groups[1] END);
     IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= dialoq.poison_rollbacks() THEN
         v_notices := concat_ws(' ', v_notices, nullif(dialoq.disable_queue(p_queue_id), ''));
     END IF;

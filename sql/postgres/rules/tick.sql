@@ -123,7 +123,8 @@ DECLARE
     v_more text;
 BEGIN
     IF p_step = 'count' THEN
-        notices := dialoq.count_attempt(p_attempt_id);
+        -- Its own reader would have counted it.
+        notices := dialoq.count_attempt(p_attempt_id, p_lost_since => clock_timestamp());
         is_done := CASE WHEN NOT EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id) THEN true END;
         RETURN;
     ELSIF p_step = 'find' THEN

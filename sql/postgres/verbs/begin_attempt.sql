@@ -19,7 +19,7 @@ BEGIN
     v_receiver := dialoq.receiver_of(p_queue_id, p_conversation_group_id);
     IF v_receiver IS NOT NULL THEN
         INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at, receiver_xid)
-        VALUES (p_attempt_id, p_conversation_group_id, p_queue_id, dialoq.current_time_utc(), v_receiver)
+        VALUES (p_attempt_id, p_conversation_group_id, p_queue_id, clock_timestamp(), v_receiver)
         ON CONFLICT DO NOTHING;
     END IF;
 END $$;

@@ -245,3 +245,48 @@ fn a_conversation_in_the_place_of_an_ended_one_that_the_session_cleans_up_has_no
     assert_eq!(bodies(&receive(&mut memory, "qt")), ["new"]);
     assert_recovers(&memory);
 }
+
+/// Sessions that hold one message of `qt` each.
+fn five_receivers(memory: &mut Memory) -> Vec<Session> {
+    let receivers = (0..5).map(|_| {
+        let mut session = memory.core.begin_transaction();
+        assert_eq!(receive_in(memory, &mut session, None, ReceiveFrom::Any).len(), 1);
+        session
+    });
+    receivers.collect()
+}
+
+fn is_on(memory: &Memory) -> bool {
+    memory.core.catalog.queue("qt").unwrap().is_receive_enabled
+}
+
+#[test]
+fn of_sessions_that_are_lost_together_a_queue_counts_one() {
+    let mut memory = broker();
+    targets_at(&mut memory, &[5; 5]);
+    for round in 1..=5 {
+        for session in five_receivers(&mut memory) {
+            memory.lose(session, NOW);
+        }
+        assert_eq!(is_on(&memory), round < 5, "after loss {round}");
+    }
+    alter(&mut memory, "qt", true);
+    for (rolled_back, session) in (1..).zip(five_receivers(&mut memory)) {
+        memory.rollback(session, NOW);
+        assert_eq!(is_on(&memory), rolled_back < 5, "each counts that is rolled back");
+    }
+}
+
+#[test]
+fn a_loss_counts_beside_rollbacks_and_a_commit_ends_their_row() {
+    let mut memory = broker();
+    targets_at(&mut memory, &[5; 5]);
+    let [one, two, three, four, five]: [Session; 5] = five_receivers(&mut memory).try_into().unwrap();
+    memory.rollback(one, NOW);
+    memory.rollback(two, NOW);
+    memory.lose(three, NOW);
+    assert_eq!(memory.core.queues.values().map(|queue| queue.rollbacks).max(), Some(3));
+    memory.commit(four, NOW);
+    memory.lose(five, NOW);
+    assert_eq!(memory.core.queues.values().map(|queue| queue.rollbacks).max(), Some(1), "the one before is forgotten");
+}

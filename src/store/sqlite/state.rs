@@ -313,6 +313,12 @@ impl State {
         self.retry_unlocked(now);
     }
 
+    /// The same for a session that ends without its caller's doing.
+    pub(super) fn order_loss(&mut self, session: Session, now: Timestamp) {
+        self.core.lose(session, now, &mut self.effects);
+        self.retry_unlocked(now);
+    }
+
     /// Rolls back a session that the store refuses because of other transactions, or of which no caller has seen anything: its
     /// messages and jobs are not at fault, so it does not count as a rollback of theirs.
     pub(super) fn give_way(&mut self, session: Session, now: Timestamp) {

@@ -233,10 +233,12 @@ enum Next {
 
 /// Undoes a session. What no caller has seen is given back uncounted.
 fn undo(state: &mut State, session: Session, seen: &Seen, now: Timestamp) {
-    if seen.is_set() {
-        state.order_rollback(session, now);
-    } else {
+    if !seen.is_set() {
         state.give_way(session, now);
+    } else if seen.is_lost() {
+        state.order_loss(session, now);
+    } else {
+        state.order_rollback(session, now);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::protocol::work::WorkVerb;
 use crate::receive::strategy::dual_queue_loop_classic;
 use crate::receive::weighted;
 use crate::store::layer::{Layer, Request, Unchanged};
-use crate::store::{Store, StoreTx};
+use crate::store::{Seen, Store, StoreTx};
 use crate::testing::TestBroker;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -51,7 +51,7 @@ impl Layer for Arc<Held> {
         Err(Error::new(Code::JOB_LOCKED, "a transaction has taken from it and has not ended"))
     }
 
-    fn open(&self, inner: Box<dyn StoreTx>) -> (Unchanged, Box<dyn StoreTx>) {
+    fn open(&self, inner: Box<dyn StoreTx>, _: Seen) -> (Unchanged, Box<dyn StoreTx>) {
         (Unchanged, inner)
     }
 }

@@ -6,7 +6,7 @@ use crate::error::Code;
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{Outcome, Verb};
 use crate::store::layer::{CallState, Done, Layer, Request, Unchanged};
-use crate::store::{OpenOptions, Store, StoreTx};
+use crate::store::{OpenOptions, Seen, Store, StoreTx};
 use crate::testing::TestBroker;
 use crate::time::{Clock, Timestamp};
 use crate::work::JobFilter;
@@ -44,7 +44,7 @@ impl Layer for Cut {
         Ok(())
     }
 
-    fn open(&self, inner: Box<dyn StoreTx>) -> (Unchanged, Box<dyn StoreTx>) {
+    fn open(&self, inner: Box<dyn StoreTx>, _: Seen) -> (Unchanged, Box<dyn StoreTx>) {
         (Unchanged, inner)
     }
 }
@@ -140,7 +140,7 @@ impl Layer for Stopped {
         Ok(StoppedCall(self.clock.clone()))
     }
 
-    fn open(&self, inner: Box<dyn StoreTx>) -> (Unchanged, Box<dyn StoreTx>) {
+    fn open(&self, inner: Box<dyn StoreTx>, _: Seen) -> (Unchanged, Box<dyn StoreTx>) {
         (Unchanged, inner)
     }
 }

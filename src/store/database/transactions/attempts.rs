@@ -66,14 +66,16 @@ impl Note {
 pub(in crate::store::database) struct Attempt {
     /// Identifies the transaction in the count of rollbacks.
     id: Uuid,
+    /// When it first received.
+    since: Instant,
     notes: Vec<Arc<Note>>,
     /// Queues, with the groups whose messages it took all.
     received: BTreeSet<(i32, Option<Uuid>)>,
 }
 
 impl Attempt {
-    pub(in crate::store::database) fn new() -> Self {
-        Self { id: random_id(is_before_1970()), notes: Vec::new(), received: BTreeSet::new() }
+    pub(in crate::store::database) fn since(since: Instant) -> Self {
+        Self { id: random_id(is_before_1970()), since, notes: Vec::new(), received: BTreeSet::new() }
     }
 
     /// Withdraws the notes that have not left; gives the last calls before COMMIT.
@@ -106,6 +108,12 @@ impl Attempt {
     /// The call after a rollback, with its reason.
     pub(in crate::store::database) fn count<'a>(&self, reason: Option<&'a str>) -> Call<'a> {
         Call { name: "count_rollback", args: vec![Arg::Uuid(self.id), reason.map_or(Arg::Null, Arg::Text)] }
+    }
+
+    /// The call after the loss of the transaction, with its age, because its note may be younger.
+    pub(in crate::store::database) fn count_loss(&self) -> Call<'static> {
+        let age_ms = self.since.elapsed().as_millis().try_into().unwrap_or(i32::MAX);
+        Call { name: "count_loss", args: vec![Arg::Uuid(self.id), Arg::Int(age_ms)] }
     }
 }
 

@@ -29,6 +29,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// The savepoint around every verb after the first: a refusal keeps the work before it.
@@ -251,9 +252,15 @@ impl Session {
             // The link closes. It was kept for the notes.
             self.link = None;
         }
+        if !is_link_usable || self.database.open_work.check().is_err() {
+            self.seen.lose();
+        }
         if let Some(mut link) = self.link.take() {
             let counts_here = is_link_usable && self.keep_counted_groups(&mut *link).await;
             let is_clean = is_link_usable && link.rollback().await.is_ok();
+            if !is_clean {
+                self.seen.lose();
+            }
             if is_clean && counts_here {
                 self.count_rollback(&mut *link).await;
             }
@@ -282,11 +289,16 @@ impl Session {
     /// Counts the rollback on the link that had the transaction; if that fails, it is still to be counted.
     async fn count_rollback(&mut self, link: &mut dyn Link) {
         if let Some(attempt) = &self.attempt
-            && let Ok(rows) = link.call(attempt.count(self.rollback_reason.as_deref())).await
+            && let Ok(rows) = link.call(self.count(attempt)).await
         {
             self.rollback_notices.extend(notices_in(&rows));
             self.attempt = None;
         }
+    }
+
+    /// The call that counts its rollback.
+    fn count<'a>(&'a self, attempt: &Attempt) -> Call<'a> {
+        if self.seen.is_lost() { attempt.count_loss() } else { attempt.count(self.rollback_reason.as_deref()) }
     }
 
     async fn after_rollback(&mut self) {
@@ -294,7 +306,7 @@ impl Session {
         self.taken.clear();
         self.beyond_pool = None;
         if let Some(attempt) = self.attempt.take() {
-            match self.database.control.call(attempt.count(self.rollback_reason.as_deref())).await {
+            match self.database.control.call(self.count(&attempt)).await {
                 Ok(rows) => notices.extend(notices_in(&rows)),
                 Err(failure) => {
                     tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");
@@ -398,7 +410,7 @@ impl Session {
             (Verb::Receive { top, .. }, Outcome::Received(messages)) => {
                 self.effects.has_left_messages |= top.is_some();
                 if counts && let Some(first) = messages.first() {
-                    let attempt = self.attempt.get_or_insert_with(Attempt::new);
+                    let attempt = self.attempt.get_or_insert_with(|| Attempt::since(Instant::now()));
                     let from = (queue_id, first.conversation_group_id.0);
                     self.database.note_receive(attempt, from, top.is_none()).await;
                 }

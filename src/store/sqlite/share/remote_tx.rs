@@ -45,7 +45,7 @@ impl RemoteTx {
 impl Drop for RemoteTx {
     fn drop(&mut self) {
         if self.is_begun && !self.has_ended {
-            self.client.notify(Call::DropTx { tx: self.id, is_seen: self.seen.is_set() });
+            self.client.notify(Call::DropTx { tx: self.id, is_seen: self.seen.is_set(), is_lost: self.seen.is_lost() });
         }
         self.client.let_go(self.id);
     }

@@ -227,6 +227,7 @@ impl OpenTx {
 
     /// Ends it without a word of the guest.
     fn lose(&self) {
+        self.seen.lose();
         self.says(self.is_answered.load(Relaxed) && !self.is_unseen.load(Relaxed));
         self.task.abort();
     }
@@ -270,10 +271,13 @@ impl GuestSession {
             }),
             Call::RunSql(sql) => self.run(id, async move { store.run_sql(sql.into()).await.map(Answer::Changed) }),
             Call::InTx { tx, is_seen, step } => self.step(id, (tx, is_seen), step),
-            Call::DropTx { tx, is_seen } => {
+            Call::DropTx { tx, is_seen, is_lost } => {
                 // Its step may wait for a lock.
                 if let Some(open) = self.transactions.remove(&tx) {
                     open.says(is_seen);
+                    if is_lost {
+                        open.seen.lose();
+                    }
                     open.task.abort();
                 }
             }

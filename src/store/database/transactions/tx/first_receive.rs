@@ -70,6 +70,7 @@ pub(super) struct FirstReceive {
     counts: bool,
     /// Whether it has all messages of the group.
     has_all: bool,
+    since: Instant,
 }
 
 impl Session {
@@ -99,7 +100,7 @@ impl Session {
             Claimed::General => return Ok(ControlFlow::Continue(None)),
             Claimed::Nothing => Vec::new(),
             Claimed::Given(claim, messages) => {
-                self.claim = Some(FirstReceive { claim, queue, counts, has_all: top.is_none() });
+                self.claim = Some(FirstReceive { claim, queue, counts, has_all: top.is_none(), since: Instant::now() });
                 self.note_claimed(queue, &messages, top.is_some());
                 messages
             }
@@ -142,14 +143,14 @@ impl Session {
     }
 
     async fn take_over(&mut self, mut link: Box<dyn Link>) -> Linked<()> {
-        let Some(FirstReceive { claim, queue, counts, has_all }) = self.claim.take() else { return Ok(()) };
+        let Some(FirstReceive { claim, queue, counts, has_all, since }) = self.claim.take() else { return Ok(()) };
         let group = claim.group();
         match self.database.take_over(&mut *link, claim).await {
             Ok(notices) => {
                 self.effects.notices.extend(notices.iter());
                 self.link = Some(link);
                 if counts {
-                    let attempt = self.attempt.get_or_insert_with(Attempt::new);
+                    let attempt = self.attempt.get_or_insert_with(|| Attempt::since(since));
                     self.database.note_receive(attempt, (queue, group), has_all).await;
                 }
                 Ok(())

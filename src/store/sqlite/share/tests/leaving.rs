@@ -38,7 +38,7 @@ async fn a_take_in_a_transaction_counts_an_attempt_if_its_caller_got_the_job() {
             }
             Leaving::EmptyHanded | Leaving::Seen => {}
         }
-        tell(&guest, &Request { id: 0, call: Call::DropTx { tx: 1, is_seen } }).await;
+        tell(&guest, &Request { id: 0, call: Call::DropTx { tx: 1, is_seen, is_lost: false } }).await;
         assert_eq!(next_attempt(&owner).await, if is_seen { 2 } else { 1 }, "{leaving:?}");
     }
 }
