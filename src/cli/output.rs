@@ -324,9 +324,13 @@ pub(super) fn printable_name(text: &str) -> Cow<'_, str> {
 }
 
 fn is_hostile(character: char) -> bool {
-    // Besides control characters, those that change the direction of the text around them, and line ends of Unicode.
+    // Besides control characters, those that change the direction of the text around them, line ends of Unicode, and two that are not seen:
+    // a line was refused for a byte-order mark and looked right.
     character.is_control()
-        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        )
 }
 
 /// The beginning of a long text, with its full length.

@@ -55,7 +55,16 @@ fn values_beyond_their_range_are_refused() {
 fn terminal_control_characters_are_escaped() {
     let _limit = crate::limit();
     let shop = Shop::open();
-    for hostile in ["a\u{1b}[31m", "a\u{202e}b", "a\u{200f}b", "a\u{9b}31m", "a\rerror", "a\u{2066}b\u{61c}"] {
+    for hostile in [
+        "a\u{1b}[31m",
+        "a\u{feff}b",
+        "a\u{200b}b",
+        "a\u{202e}b",
+        "a\u{200f}b",
+        "a\u{9b}31m",
+        "a\rerror",
+        "a\u{2066}b\u{61c}",
+    ] {
         let path = format!("{hostile}.sql");
         std::fs::write(shop.path(&path), "CREATE QUEUE ;").unwrap();
         let commands: &[&[&str]] = &[
@@ -74,7 +83,8 @@ fn terminal_control_characters_are_escaped() {
             let output = shop.run_with(arguments, b"");
             assert!(!output.status.success(), "{arguments:?}");
             let shown = text(&output.stderr) + &text(&output.stdout);
-            let is_bad = |c: char| c.is_control() && c != '\n' || "\u{202e}\u{200f}\u{2066}\u{61c}".contains(c);
+            let is_bad =
+                |c: char| c.is_control() && c != '\n' || "\u{202e}\u{200f}\u{2066}\u{61c}\u{feff}\u{200b}".contains(c);
             assert!(!shown.contains(is_bad), "{arguments:?}: {shown:?}");
         }
     }

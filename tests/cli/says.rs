@@ -318,3 +318,37 @@ fn a_change_whose_result_cannot_be_printed_says_that_it_is_done() {
     assert_eq!(shop.json(&["--json", "work", "list", "emails"]).len(), 2);
     assert_eq!(shop.bodies("orders"), ["a", "b"]);
 }
+
+/// A log on a full disk ended the readers, and whoever started them again had none.
+#[cfg(target_os = "linux")]
+#[test]
+fn readers_go_on_if_their_events_cannot_be_written() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE emails");
+    let script = "cat >> seen; echo >> seen";
+    let activate = ["--json", "activate", "orders", "--raw-body", "--exec", "sh", "--", "-c", script];
+    let run = ["--json", "work", "run", "emails", "--exec", "sh", "--", "-c", script];
+    for (arguments, code) in [(&activate[..], 0), (&run[..], 0)] {
+        shop.order(&["a", "b"]);
+        shop.ok(&["work", "push", "emails", "a"]);
+        shop.ok(&["work", "push", "emails", "b"]);
+        let _ = std::fs::remove_file(shop.path("seen"));
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("dialoq"));
+        command.args(arguments).current_dir(shop.path(".")).env("DIALOQ_URL", shop.url());
+        let stderr = std::process::Stdio::piped();
+        let mut running = command.stdin(std::process::Stdio::null()).stdout(full).stderr(stderr).spawn().unwrap();
+        while std::fs::read_to_string(shop.path("seen")).unwrap_or_default().lines().count() < 2 {
+            assert!(running.try_wait().unwrap().is_none(), "{arguments:?} ended");
+            std::thread::yield_now();
+        }
+        let term = std::process::Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap();
+        assert!(term.success());
+        let ended = running.wait_with_output().unwrap();
+        let error = crate::shop::text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{error}");
+        assert!(error.contains(r#""event":"waiting""#), "{error}");
+        assert_eq!(error.contains("No space left on device"), arguments == activate, "{error}");
+    }
+}

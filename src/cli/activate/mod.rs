@@ -133,7 +133,7 @@ impl Activate {
         let is_activation_on = clause.is_none_or(|clause| clause.is_enabled);
         let is_on = queue.is_some_and(|queue| queue.is_receive_enabled) && broker.catalog().settings.is_broker_enabled;
         let mut report = Report::new(output, &self.queue);
-        report.waiting(self.max_queue_readers.or(declared).unwrap_or(1), is_on, is_activation_on)?;
+        report.waiting(self.max_queue_readers.or(declared).unwrap_or(1), is_on, is_activation_on);
         let readers = activate.start();
         let mut events = readers.events();
         let interval = report.interval();
@@ -142,21 +142,19 @@ impl Activate {
         // Other processes may have failed the store that this one owns, and no reader of this one meets that while it is idle.
         let mut failed = std::pin::pin!(broker.failed());
         let stopped = loop {
-            // What is said may ask a store that hangs; ctrl-C does not wait for it.
-            let said = tokio::select! {
+            tokio::select! {
                 biased;
                 () = interrupt.requested() => break None,
                 error = &mut failed => break Some(Err(error.into())),
                 event = events.next() => match event {
-                    Some(event) => interrupt.unless_requested(async { report.event(&event) }).await,
+                    Some(event) => report.event(&event),
                     None => break Some(Ok(())),
                 },
-                _ = due.tick() => interrupt.unless_requested(async { report.counts(readers.served().await) }).await,
-            };
-            match said {
-                Ok(Some(())) => {}
-                Ok(None) => break None,
-                Err(failure) => break Some(Err(failure)),
+                // It may ask a store that hangs; ctrl-C does not wait for it.
+                _ = due.tick() => tokio::select! {
+                    () = interrupt.requested() => break None,
+                    served = readers.served() => report.counts(served),
+                },
             }
         };
         let running = broker.activated_tasks().len();
@@ -176,8 +174,7 @@ impl Activate {
             }
         }
         while let Some(event) = events.next().await {
-            // The reader of the output may have gone; activation still waited for its readers.
-            let _ = report.event(&event);
+            report.event(&event);
         }
         broker.close().await?;
         let done = report.stopped();

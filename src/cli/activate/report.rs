@@ -2,6 +2,7 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, counted, printable, printable_name};
+use dialoq::Code;
 use dialoq::activation::ReaderEvent;
 use dialoq::internals::shell_command;
 use indicatif::ProgressBar;
@@ -24,7 +25,8 @@ pub(super) struct Report<'a> {
     /// The messages of readers that have gone.
     of_gone: u64,
     is_off: bool,
-    /// The reader of the events has gone, so they go to standard error: who stops reading does not stop the work.
+    /// Standard output cannot be written, so the events go to standard error: who stops reading does not stop the work, nor does a full
+    /// disk of the log.
     is_output_gone: bool,
     /// The counts that were printed last, and when.
     printed: (Counts, Instant),
@@ -56,13 +58,13 @@ impl<'a> Report<'a> {
     }
 
     /// What is waited for.
-    pub(super) fn waiting(&mut self, most: u16, is_on: bool, is_activation_on: bool) -> Result<(), Failure> {
+    pub(super) fn waiting(&mut self, most: u16, is_on: bool, is_activation_on: bool) {
         let up_to = if most == 1 { "1 reader".to_owned() } else { format!("up to {most} readers") };
         let text = format!("waiting for messages in queue '{}', {up_to}; ctrl-C ends", printable_name(self.queue));
         let event = json!({
             "event": "waiting", "queue": self.queue, "max_queue_readers": most, "is_activation_on": is_activation_on,
         });
-        self.say(event, &text)?;
+        self.say(event, &text);
         if !is_activation_on {
             let in_brackets = self.queue.replace(']', "]]");
             self.note(&format!(
@@ -71,21 +73,26 @@ impl<'a> Report<'a> {
                 printable_name(&in_brackets)
             ));
         }
-        if is_on { Ok(()) } else { self.turned(false) }
+        if !is_on {
+            self.turned(false);
+        }
     }
 
     /// An event of the readers.
-    pub(super) fn event(&mut self, event: &ReaderEvent) -> Result<(), Failure> {
+    pub(super) fn event(&mut self, event: &ReaderEvent) {
         match event {
             ReaderEvent::Started { task_id } => {
                 self.counts.readers += 1;
-                self.say(json!({ "event": "started", "task_id": task_id }), &format!("reader {task_id} started"))
+                self.say(json!({ "event": "started", "task_id": task_id }), &format!("reader {task_id} started"));
             }
             ReaderEvent::Ended { task_id, code, why, messages } => {
                 self.counts.readers = self.counts.readers.saturating_sub(1);
                 self.of_gone += messages;
                 self.counts.messages = self.counts.messages.max(self.of_gone);
                 let done = counted(*messages, "message");
+                let has_rolled_back =
+                    |code: &Code| [Code::READER_FAILED, Code::ACTIVATED_TASK_OPEN_TRANSACTION].contains(code);
+                self.counts.rolled_back += u64::from(code.as_ref().is_some_and(has_rolled_back));
                 let text = match code {
                     Some(code) => format!("reader {task_id} ended[{code}]: {}; {done}", printable(why)),
                     None => format!("reader {task_id} ended; {done}"),
@@ -93,27 +100,27 @@ impl<'a> Report<'a> {
                 let code = code.map(|code| code.0);
                 let event =
                     json!({ "event": "ended", "task_id": task_id, "code": code, "why": why, "messages": messages });
-                self.say(event, &text)
+                self.say(event, &text);
             }
             ReaderEvent::HandlerFailed { task_id, code, why } => {
                 self.counts.rolled_back += 1;
                 let event = json!({ "event": "failed", "task_id": task_id, "code": code.0, "why": why });
-                self.say(event, &format!("reader {task_id} rolled back[{code}]: {}", printable(why)))
+                self.say(event, &format!("reader {task_id} rolled back[{code}]: {}", printable(why)));
             }
             ReaderEvent::LaunchFailed { why } => {
                 let text = format!("not started: {}", printable(why));
-                self.say(json!({ "event": "launch_failed", "why": why }), &text)
+                self.say(json!({ "event": "launch_failed", "why": why }), &text);
             }
             ReaderEvent::QueueOff => self.turned(false),
             ReaderEvent::QueueOn => self.turned(true),
-            _ => Ok(()),
+            _ => {}
         }
     }
 
     /// The queue was turned off or on. Said once: the readers may tell what was said at the start.
-    fn turned(&mut self, is_on: bool) -> Result<(), Failure> {
+    fn turned(&mut self, is_on: bool) {
         if is_on != self.is_off {
-            return Ok(());
+            return;
         }
         self.is_off = !is_on;
         let name = printable_name(self.queue);
@@ -126,7 +133,7 @@ impl<'a> Report<'a> {
                 "queue '{name}' is OFF, so it hands out no message; `{explain}` says why, and `{resume}` turns it on"
             ),
         };
-        self.say(json!({ "event": event, "queue": self.queue }), &text)
+        self.say(json!({ "event": event, "queue": self.queue }), &text);
     }
 
     /// How long until [`Report::counts`] is due.
@@ -135,7 +142,7 @@ impl<'a> Report<'a> {
     }
 
     /// The readers have served so many messages.
-    pub(super) fn counts(&mut self, messages: u64) -> Result<(), Failure> {
+    pub(super) fn counts(&mut self, messages: u64) {
         self.counts.messages = self.counts.messages.max(messages);
         let (counts, now) = (self.counts, Instant::now());
         let seconds = now.duration_since(self.printed.1).as_secs_f64().max(0.001);
@@ -148,17 +155,17 @@ impl<'a> Report<'a> {
             if seconds > 2.0 {
                 self.printed = (counts, now);
             }
-            return Ok(());
+            return;
         }
         if counts == self.printed.0 {
             self.printed.1 = now;
-            return Ok(());
+            return;
         }
         self.printed = (counts, now);
         let text = format!("{}, {}; {rate:.1} a second", counted(counts.readers, "reader"), self.done());
         let Counts { messages, rolled_back, readers } = counts;
         let event = json!({ "event": "counts", "messages": messages, "rolled_back": rolled_back, "readers": readers });
-        self.say(event, &text)
+        self.say(event, &text);
     }
 
     /// A note for people only.
@@ -183,22 +190,26 @@ impl<'a> Report<'a> {
         format!("{} done, {} rolled back", counted(self.counts.messages, "message"), self.counts.rolled_back)
     }
 
-    fn say(&mut self, event: Value, text: &str) -> Result<(), Failure> {
+    fn say(&mut self, event: Value, text: &str) {
         if !self.output.json {
             self.note(text);
-            return Ok(());
+            return;
         }
         if !self.is_output_gone {
             match self.output.json(&event) {
-                // If it does not read, a stop has ended the wait for it; the readers finish what they have in hand.
-                Err(Failure::BrokenPipe | Failure::NotRead) => {
+                Ok(()) => return,
+                // A full disk of the log ended the readers, and kept them from starting again. If the reader of the output does not
+                // read, a stop has ended the wait for it; the readers finish what they have in hand.
+                Err(failure) => {
                     self.is_output_gone = true;
-                    self.output.note(r#"{"event":"output_gone"}"#);
+                    let why = match &failure {
+                        Failure::Unwritten(error) => Some(error.message()),
+                        _ => None,
+                    };
+                    self.output.note(&json!({ "event": "output_gone", "why": why }).to_string());
                 }
-                said => return said,
             }
         }
         self.output.note(&event.to_string());
-        Ok(())
     }
 }

@@ -141,11 +141,7 @@ impl Run {
             worker = worker.name(name.as_str());
         }
         let running = worker.start();
-        match self.say_what_it_waits_for(&broker, output) {
-            // The stop is done below.
-            Ok(()) | Err(Failure::NotRead) => {}
-            Err(failure) => return Err(failure),
-        }
+        self.say_what_it_waits_for(&broker, output);
         let failed = tokio::select! {
             () = interrupt.requested() => None,
             error = broker.failed() => Some(error),
@@ -186,12 +182,16 @@ impl Run {
 }
 
 impl Run {
-    fn say_what_it_waits_for(&self, broker: &Broker, output: &Output) -> Result<(), Failure> {
+    fn say_what_it_waits_for(&self, broker: &Broker, output: &Output) {
         let Self { queue, readers, .. } = self;
         let is_paused = broker.catalog().work_queue(queue).is_some_and(|queue| !queue.settings.is_enabled);
         if output.json {
             let readers = json!({ "event": "waiting", "queue": queue, "readers": readers, "is_paused": is_paused });
-            return output.json(&readers);
+            // Who does not read it does not stop the work, nor does a full disk. A stop is done by the caller.
+            if output.json(&readers).is_err() {
+                output.note(&readers.to_string());
+            }
+            return;
         }
         let queue = printable_name(queue);
         let up_to = match (readers, self.activated) {
@@ -204,7 +204,6 @@ impl Run {
         if is_paused {
             output.note(&super::paused(&self.queue));
         }
-        Ok(())
     }
 }
 

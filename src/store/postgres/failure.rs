@@ -196,11 +196,22 @@ fn login_failed(code: Option<&SqlState>, why: &str, label: &DatabaseLabel) -> Er
         Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => Error::new(
             Code::SERVER_UNREACHABLE,
             format!(
-                "{label} has no free connection: {why}; try again, lower pool_size in the URLs of its processes, or raise the \
-                 server's max_connections"
+                "{label} has no free connection: {why}; try again, lower pool_size in the URLs of its processes, or {}",
+                raised(why)
             ),
         ),
         _ => Error::new(Code::SERVER_UNREACHABLE, format!("{label} cannot be reached: {why}")),
+    }
+}
+
+/// What gives room for more connections, where the server says what is full.
+fn raised(why: &str) -> &'static str {
+    if why.contains("for role") {
+        "raise the limit of the role (ALTER ROLE ... CONNECTION LIMIT)"
+    } else if why.contains("for database") {
+        "raise the limit of the database (ALTER DATABASE ... CONNECTION LIMIT)"
+    } else {
+        "raise the server's max_connections"
     }
 }
 
@@ -329,7 +340,9 @@ fn refused(server: &DbError, asked: Asked<'_>, label: &DatabaseLabel) -> (Error,
             let role = asked.role();
             store(
                 Code::ACCESS_DENIED,
-                format!("{what} is refused on {label}: {said}; an owner of the database grants {role}"),
+                format!(
+                    "{what} is refused on {label}: {said}; the login that installed the broker, or an administrator, grants {role}"
+                ),
             )
         }
         "3F000" | "42883" | "42P01" if !asked.is_users() => store(

@@ -16,7 +16,7 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseCorrupt) => (Code::STORE_DAMAGED, "the file is damaged; restore it from a copy"),
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => (
             Code::STORE_READ_ONLY,
-            "the file, its folder, or the -wal or -shm beside it cannot be written, or a newer SQLite made the file",
+            "the file, its folder, or the -wal or -shm beside it cannot be read or written, or a newer SQLite made the file",
         ),
         Some(ErrorCode::DiskFull) => (Code::STORE_FULL, "the disk is full; make room and open it again"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
@@ -43,11 +43,14 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
     Error::new(code, format!("{doing}: {why} ({error})")).caused_by(error)
 }
 
-/// Whether no more files can be opened. SQLite does not say why it could not open one.
+/// Whether no more files can be opened, of the few that an opening needs. SQLite does not say why it could not open one, and has closed
+/// those that it could.
 fn has_no_descriptor() -> bool {
     /// EMFILE and ENFILE, on Linux, macOS and the BSDs.
     const TOO_MANY: [i32; 2] = [24, 23];
-    let opened = std::fs::File::open("/dev/null");
+    /// The database, its log, the index of the log, and its folder.
+    const NEEDED: usize = 4;
+    let opened: std::io::Result<Vec<_>> = (0..NEEDED).map(|_| std::fs::File::open("/dev/null")).collect();
     cfg!(unix) && opened.is_err_and(|error| error.raw_os_error().is_some_and(|code| TOO_MANY.contains(&code)))
 }
 

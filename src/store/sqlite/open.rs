@@ -83,8 +83,9 @@ pub(super) fn check_file(path: &Path, purpose: OpenFor) -> Result<()> {
             refuse(Code::STORE_FOREIGN, "it is a device, a pipe or a socket; name a file on a disk".to_owned())
         }
         Ok(found) if purpose != OpenFor::Reading && found.permissions().readonly() => {
-            refuse(Code::STORE_READ_ONLY, "the file is read-only; allow writing to it".to_owned())
+            refuse(Code::STORE_READ_ONLY, "the file is read-only; allow reading and writing it".to_owned())
         }
+        // It is not opened to see whether it can be read: a close would drop the locks that this process has on it.
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             if purpose == OpenFor::Making {
