@@ -49,7 +49,7 @@ async fn are_back(store: Store, database: &Database, broker: &Broker) {
     drop(holders);
     if store.is_server() {
         let tick = if store == Store::Postgres { "SELECT * FROM dialoq.tick(500)" } else { "EXEC dialoq.tick 500" };
-        while database.sql("SELECT count(*) FROM dialoq.receive_attempt") != "0" {
+        while database.sql("SELECT count(*) FROM dialoq.receive_attempt").trim() != "0" {
             database.sql(tick);
         }
     }
