@@ -459,6 +459,7 @@ fn altering_a_service_changes_something_or_is_refused() {
     assert_eq!(broker.refused(alter_service("s", None, &["c"], &[])), Code::CONTRACT_LISTED_TWICE);
     assert_eq!(broker.refused(alter_service("s", None, &["c2", "c2"], &[])), Code::CONTRACT_LISTED_TWICE);
     assert_eq!(broker.refused(alter_service("s", None, &["c"], &["c"])), Code::CONTRACT_LISTED_TWICE);
+    assert_eq!(broker.refused(alter_service("s", None, &[], &["c", "c"])), Code::CONTRACT_LISTED_TWICE);
     assert_eq!(broker.refused(alter_service("s", None, &[], &["c2"])), Code::OBJECT_NOT_FOUND);
     assert_eq!(broker.refused(alter_service("s", Some("nope"), &[], &[])), Code::OBJECT_NOT_FOUND);
     assert_eq!(broker.refused(alter_service("S", Some("q2"), &[], &[])), Code::OBJECT_NOT_FOUND);
@@ -568,4 +569,72 @@ fn broker_options_change_the_settings_and_report_consequences() {
     assert_ne!(notification.conversation_handle, old.conversation_handle);
     assert_eq!(applied.touched, [Touched::Settings, Touched::EventNotification(old.id)]);
     assert_eq!(applied.consequences, [Consequence::NewBroker, Consequence::NotificationCreated { notification }]);
+}
+
+fn off(reason: Option<&str>) -> QueueOptions {
+    QueueOptions { status: Some(false), reason: reason.map(Into::into), ..QueueOptions::default() }
+}
+
+#[test]
+fn a_reason_is_given_with_the_off_and_has_a_length() {
+    let mut broker = Broker::with_objects();
+    for status in [None, Some(true)] {
+        let options = QueueOptions { status, ..off(Some("why")) };
+        assert_eq!(broker.refused(alter_queue("q", options)), Code::SYNTAX);
+    }
+    let longest = "\u{e4}".repeat(1000);
+    assert_eq!(broker.refused(alter_queue("q", off(Some(&format!("{longest}x"))))), Code::OUT_OF_RANGE);
+    broker.ok(alter_queue("q", off(Some(&longest))));
+    assert_eq!(broker.queue("q").off.as_ref().unwrap().reason.as_deref(), Some(&*longest));
+}
+
+#[test]
+fn a_queue_that_is_off_keeps_its_reason_until_another_is_given() {
+    let mut broker = Broker::with_objects();
+    let reason = |broker: &Broker| broker.queue("q").off.as_ref().map(|off| off.reason.as_deref().map(str::to_owned));
+    broker.ok(alter_queue("q", off(Some("first"))));
+    broker.ok(alter_queue("q", off(None)));
+    assert_eq!(reason(&broker), Some(Some("first".into())));
+    broker.ok(alter_queue("q", QueueOptions { retention: Some(true), ..QueueOptions::default() }));
+    assert_eq!(reason(&broker), Some(Some("first".into())));
+    broker.ok(alter_queue("q", off(Some("second"))));
+    assert_eq!(reason(&broker), Some(Some("second".into())));
+    broker.ok(alter_queue("q", QueueOptions { status: Some(true), ..QueueOptions::default() }));
+    assert_eq!(reason(&broker), None);
+    broker.ok(alter_queue("q", off(None)));
+    assert_eq!(reason(&broker), Some(None));
+}
+
+#[test]
+fn a_service_of_a_notification_has_a_name_that_a_service_can_have() {
+    let mut broker = Broker::with_objects();
+    for service in [String::new(), "s".repeat(257)] {
+        let bad = Definition::CreateEventNotification {
+            name: "n".into(),
+            queue: "q".into(),
+            event: QueueEvent::BrokerQueueDisabled,
+            service,
+        };
+        assert_eq!(broker.refused(bad), Code::BAD_NAME);
+    }
+}
+
+#[test]
+fn a_work_queue_has_a_name_of_its_own_and_keeps_its_order() {
+    let mut broker = Broker::with_objects();
+    let create = |name: &str, options| Definition::CreateWorkQueue { name: name.into(), options };
+    let alter = |options| Definition::AlterWorkQueue { name: "w".into(), options };
+    broker.ok(create("w", vec![WorkOption::Order(WorkOrder::Lifo)]));
+    assert_eq!(broker.refused(create("W", Vec::new())), Code::DUPLICATE_NAME);
+    assert_eq!(broker.refused(create("", Vec::new())), Code::BAD_NAME);
+    assert_eq!(broker.refused(alter(vec![WorkOption::Order(WorkOrder::Fifo)])), Code::SYNTAX);
+    broker.ok(alter(vec![WorkOption::Order(WorkOrder::Lifo)]));
+    for &number in WorkNumber::ALL {
+        let (least, most) = number.range();
+        for out in [least.checked_sub(1), most.checked_add(1)].into_iter().flatten() {
+            assert_eq!(broker.refused(alter(vec![WorkOption::Number(number, out)])), Code::OUT_OF_RANGE, "{number:?}");
+        }
+        broker.ok(alter(vec![WorkOption::Number(number, least)]));
+        broker.ok(alter(vec![WorkOption::Number(number, most)]));
+    }
 }
