@@ -295,12 +295,20 @@ impl Database {
     /// Kills a process of the server, upon which all of it falls and recovers; waits until it answers again. For a
     /// PostgreSQL that no other test uses.
     pub(crate) fn fall(&self) {
+        /// Another one after each fall.
+        const CHECKPOINTER: &str = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'";
+        let before = self.sql(CHECKPOINTER);
+        assert!(before.trim().parse::<u32>().is_ok(), "the checkpointer is {before}");
         let pid = self.sql(
             "SELECT min(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
         );
         let killed = std::process::Command::new("kill").args(["-9", pid.trim()]).status().expect("kill");
         assert!(killed.success(), "the session {pid} is served by a process");
         let until = std::time::Instant::now() + Duration::from_secs(60);
+        // It answers until it has noticed.
+        while self.try_sql_as(&self.url, CHECKPOINTER).is_ok_and(|now| now == before) {
+            assert!(std::time::Instant::now() < until, "the server does not fall");
+        }
         while self.try_sql_as(&self.url, "SELECT 1").is_err() {
             assert!(std::time::Instant::now() < until, "the server does not come back");
         }
