@@ -151,6 +151,8 @@ pub(super) struct Traces {
     left_open: AtomicBool,
     served: AtomicU64,
     next_id: AtomicU64,
+    /// The reader is about to be ended.
+    is_lost: AtomicBool,
     open: BlockingMutex<HashMap<u64, OpenTx>>,
 }
 
@@ -200,7 +202,9 @@ impl Traces {
 
     /// The reader is about to be ended: what it has open is rolled back without its doing.
     pub(super) fn lose_open(&self) {
-        self.open().values().for_each(|open| open.seen.lose());
+        let open = self.open();
+        self.is_lost.store(true, SeqCst);
+        open.values().for_each(|open| open.seen.lose());
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenTx>> {
@@ -235,7 +239,12 @@ impl Layer for WatchedStore {
     fn open(&self, inner: Box<dyn StoreTx>, seen: Seen) -> (WatchedTx, Box<dyn StoreTx>) {
         let slot = Arc::new(Mutex::new(Some(inner)));
         let id = self.traces.next_id.fetch_add(1, SeqCst);
-        self.traces.open().insert(id, OpenTx { slot: Arc::downgrade(&slot), seen });
+        let mut open = self.traces.open();
+        if self.traces.is_lost.load(SeqCst) {
+            seen.lose();
+        }
+        open.insert(id, OpenTx { slot: Arc::downgrade(&slot), seen });
+        drop(open);
         let watched = WatchedTx { id, traces: self.traces.clone(), has_work: false, savepoints: Vec::new() };
         (watched, Box::new(SlotTx(slot)))
     }

@@ -51,6 +51,7 @@ async fn are_back(store: Store, database: &Database, broker: &Broker) {
         let tick = if store == Store::Postgres { "SELECT * FROM dialoq.tick(500)" } else { "EXEC dialoq.tick 500" };
         while database.sql("SELECT count(*) FROM dialoq.receive_attempt").trim() != "0" {
             database.sql(tick);
+            tokio::task::yield_now().await;
         }
     }
 }

@@ -319,7 +319,7 @@ fn a_change_whose_result_cannot_be_printed_says_that_it_is_done() {
     assert_eq!(shop.bodies("orders"), ["a", "b"]);
 }
 
-/// A log on a full disk ended the readers, and whoever started them again had none.
+/// A log on a full disk ended the readers, and none could be started again.
 #[cfg(target_os = "linux")]
 #[test]
 fn readers_go_on_if_their_events_cannot_be_written() {
@@ -349,6 +349,7 @@ fn readers_go_on_if_their_events_cannot_be_written() {
         let error = crate::shop::text(&ended.stderr);
         assert_eq!(ended.status.code(), Some(code), "{error}");
         assert!(error.contains(r#""event":"waiting""#), "{error}");
+        assert_eq!(error.contains(r#""event":"stopped""#), arguments == activate, "{error}");
         assert_eq!(error.contains("No space left on device"), arguments == activate, "{error}");
     }
 }

@@ -170,6 +170,7 @@ fn main() -> ExitCode {
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks
             a_rollback_counts_once_although_another_session_holds_one_of_its_groups
+            losses_of_one_group_count_each_however_late_they_are_found rollbacks_that_are_left_to_tick_are_no_losses
             rollbacks_that_are_counted_at_once_turn_a_queue_off a_dropped_queue_leaves_no_rollbacks
             rollbacks_count_without_a_note_made_at_once
             a_commit_that_a_deferred_constraint_refuses_is_a_rollback a_refused_commit_counts_before_others_receive;

@@ -245,6 +245,71 @@ pub(crate) fn rollbacks_that_are_counted_at_once_turn_a_queue_off(store: Store) 
     });
 }
 
+/// The server finds losses in any order, and late.
+pub(crate) fn losses_of_one_group_count_each_however_late_they_are_found(store: Store) {
+    on(store, |database, broker| async move {
+        broker.close().await?;
+        let group = |letter: char| format!("01980000-0000-7000-8000-00000000000{letter}");
+        let lost = |groups: &str| {
+            let groups = groups.chars().map(group).collect::<Vec<_>>().join(",");
+            database.sql(&format!(
+                "SELECT dialoq.count_against(q.queue_id, '{{{groups}}}', NULL, clock_timestamp() - interval '1 hour')
+                 FROM dialoq.service_queue AS q WHERE q.name = 'server'"
+            ));
+        };
+        for (losses, counted) in [
+            (&["a", "b", "c"][..], "1"),
+            (&["a", "b", "a", "b"], "2"),
+            (&["b", "a", "a", "b"], "2"),
+            (&["b", "a", "a", "a"], "3"),
+            (&["ab", "b", "b"], "3"),
+            (&["ab", "c", "b"], "2"),
+        ] {
+            losses.iter().for_each(|groups| lost(groups));
+            assert_eq!(database.sql(COUNTED), counted, "{losses:?}");
+            database.sql("DELETE FROM dialoq.queue_rollback");
+        }
+        Ok(())
+    });
+}
+
+/// Another receiver has a group again before the rollback is counted, so tick counts it.
+pub(crate) fn rollbacks_that_are_left_to_tick_are_no_losses(store: Store) {
+    on(store, |database, broker| async move {
+        let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await?;
+        broker.send(dialog, "Word", "twice").await?;
+        broker.close().await?;
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let attempts = ["01980000-0000-7000-8000-000000000001", "01980000-0000-7000-8000-000000000002"];
+        let mut rolled_back = Vec::new();
+        for attempt in attempts {
+            let mut link = driver.dedicated().await?;
+            link.script("BEGIN; SELECT * FROM dialoq.receive('server', 1)").await.unwrap();
+            database.sql(&format!(
+                "SELECT dialoq.begin_attempt('{attempt}', s.queue_id, e.conversation_group_id)
+                 FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+                 WHERE s.name = 'Server'"
+            ));
+            rolled_back.push(link);
+        }
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "2");
+        for link in &mut rolled_back {
+            link.script("ROLLBACK").await.unwrap();
+        }
+        let mut holder = driver.dedicated().await?;
+        let receive = "SELECT * FROM dialoq.receive('server', 1);";
+        holder.script(&format!("BEGIN; {receive} {receive}")).await.unwrap();
+        for attempt in attempts {
+            database.sql(&format!("SELECT * FROM dialoq.count_rollback('{attempt}')"));
+        }
+        assert_eq!(database.sql(COUNTED), "0", "their groups are held");
+        holder.script("ROLLBACK").await.unwrap();
+        database.sql("SELECT * FROM dialoq.tick(500)");
+        assert_eq!(database.sql(COUNTED), "2");
+        Ok(())
+    });
+}
+
 /// What is left of a dropped queue would be read by each commit of a claim of every other queue.
 pub(crate) fn a_dropped_queue_leaves_no_rollbacks(store: Store) {
     on(store, |database, broker| async move {

@@ -113,25 +113,27 @@ CREATE PROCEDURE dialoq.count_against_queue
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @rollbacks int, @is_locked bit, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':count:', @queue_id);
+    DECLARE @rollbacks int, @counted_in bigint, @is_locked bit;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':count:', @queue_id);
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 0
         EXEC sp_getapplock
             @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 100,
             @DbPrincipal = N'dialoq_user';
-    -- It was open when another one was lost, which has counted: the end of a process with five readers is one attempt, not five. Of one
-    -- group only an earlier one can have counted meanwhile, which was found late.
-    IF EXISTS (
-        SELECT 1 FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE r.queue_id = @queue_id AND r.lost_group IS NOT NULL AND r.counted_at > @lost_since)
+    -- It was open when others were lost, which have counted: the end of a process with five readers is one attempt, not five. Those that
+    -- held one group were not open together, but one was found late.
+    SELECT TOP (1) @counted_in = r.rollback_id
+    FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST)
+    WHERE r.queue_id = @queue_id AND r.counted_in IS NULL AND r.counted_at > @lost_since AND r.lost_group <> @group
         AND NOT EXISTS (
-            SELECT 1 FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE r.queue_id = @queue_id AND r.lost_group = @group AND r.counted_at > @lost_since)
-        RETURN;
-    INSERT INTO dialoq.queue_rollback (queue_id, counted_at, lost_group)
-    VALUES (@queue_id, SYSUTCDATETIME(), CASE WHEN @lost_since IS NOT NULL THEN @group END);
+            SELECT 1 FROM dialoq.queue_rollback AS o WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE o.queue_id = @queue_id AND o.counted_in = r.rollback_id AND o.lost_group = @group)
+    ORDER BY r.rollback_id;
+    INSERT INTO dialoq.queue_rollback (queue_id, counted_at, lost_group, counted_in)
+    VALUES (@queue_id, SYSUTCDATETIME(), CASE WHEN @lost_since IS NOT NULL THEN @group END, @counted_in);
+    IF @counted_in IS NOT NULL RETURN;
     SELECT @rollbacks = COUNT(*)
-    FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id;
+    FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id AND r.counted_in IS NULL;
     IF @rollbacks >= dialoq.poison_rollbacks() EXEC dialoq.disable_queue @queue_id, @is_locked OUTPUT, @notices OUTPUT;
 END
 GO

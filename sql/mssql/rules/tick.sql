@@ -66,7 +66,7 @@ BEGIN
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
         EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-        -- Its own reader would have counted it.
+        -- Its own reader has not counted it.
         SET @now = SYSUTCDATETIME();
         IF @is_locked = 1 EXEC dialoq.count_attempt @attempt_id, @now, NULL, @notices OUTPUT;
     END TRY

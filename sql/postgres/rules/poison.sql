@@ -81,9 +81,10 @@ BEGIN
                     AND CASE WHEN dialoq.receiver_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
                         THEN dialoq.try_lock_group(o.conversation_group_id) ELSE false END
                 FOR UPDATE SKIP LOCKED))
-            RETURNING a.queue_id, a.conversation_group_id, a.began_at, dialoq.receiver_status(a.receiver_xid) AS status
+            RETURNING a.queue_id, a.conversation_group_id, a.began_at, a.is_rolled_back, dialoq.receiver_status(a.receiver_xid) AS status
         )
-        SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups, CASE WHEN p_lost_since IS NOT NULL THEN least(min(g.began_at), p_lost_since) END AS lost_since
+        SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups,
+            CASE WHEN p_lost_since IS NOT NULL AND NOT bool_or(g.is_rolled_back) THEN least(min(g.began_at), p_lost_since) END AS lost_since
         FROM gone AS g WHERE g.status IN ('aborted', 'committed') GROUP BY g.queue_id, g.status ORDER BY g.queue_id, g.status DESC
     LOOP
         IF v_row.status = 'aborted' THEN
@@ -106,6 +107,12 @@ BEGIN
             WHERE e.conversation_group_id = ANY (v_row.groups) AND e.rollbacks <> 0;
         END IF;
     END LOOP;
+    -- What is left for tick is no loss.
+    IF p_lost_since IS NULL THEN
+        UPDATE dialoq.receive_attempt AS a SET is_rolled_back = true
+        WHERE a.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM dialoq.receive_attempt AS o WHERE o.attempt_id = p_attempt_id AND NOT o.is_rolled_back FOR UPDATE SKIP LOCKED));
+    END IF;
     RETURN v_notices;
 END $$;
 
@@ -118,7 +125,6 @@ CREATE OR REPLACE FUNCTION dialoq.count_against(
 LANGUAGE plpgsql AS $$
 DECLARE
     v_queue record;
-    v_lost record;
     v_group uuid;
     v_rollbacks integer;
     v_notices text := 'q:' || p_queue_id::text;
@@ -150,15 +156,18 @@ BEGIN
     END IF;
     -- Two sessions that count at once do not see each other's row: after the fifth rollback the queue would stay on.
     PERFORM dialoq.line_up(p_queue_id);
-    -- It was open when another one was lost, which has counted: the end of a process with five readers is one attempt, not five. Of one
-    -- group only an earlier one can have counted meanwhile, which was found late.
-    SELECT count(*) AS losses, coalesce(bool_or(r.lost_group = ANY (p_groups)), false) AS is_later INTO v_lost
-    FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id AND r.lost_group IS NOT NULL AND r.counted_at > p_lost_since;
-    IF v_lost.losses > 0 AND NOT v_lost.is_later THEN
+    -- It was open when others were lost, which have counted: the end of a process with five readers is one attempt, not five. Those that
+    -- held one group were not open together, but one was found late.
+    UPDATE dialoq.queue_rollback AS r SET lost_groups = r.lost_groups || p_groups
+    WHERE r.ctid = (
+        SELECT o.ctid FROM dialoq.queue_rollback AS o
+        WHERE o.queue_id = p_queue_id AND o.counted_at > p_lost_since AND NOT o.lost_groups && p_groups
+        ORDER BY o.counted_at LIMIT 1 FOR UPDATE SKIP LOCKED);
+    IF FOUND THEN
         RETURN v_notices;
     END IF;
-    INSERT INTO dialoq.queue_rollback (queue_id, counted_at, lost_group)
-    VALUES (p_queue_id, clock_timestamp(), CASE WHEN p_lost_since IS NOT NULL THEN p_groups[1] END);
+    INSERT INTO dialoq.queue_rollback (queue_id, counted_at, lost_groups)
+    VALUES (p_queue_id, clock_timestamp(), CASE WHEN p_lost_since IS NOT NULL THEN p_groups END);
     IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= dialoq.poison_rollbacks() THEN
         v_notices := concat_ws(' ', v_notices, nullif(dialoq.disable_queue(p_queue_id), ''));
     END IF;

@@ -28,7 +28,7 @@ BEGIN
         OPEN v_items FOR
             SELECT NULL::bigint AS endpoint_id, NULL::bigint AS id, a.attempt_id FROM dialoq.receive_attempt AS a
             WHERE dialoq.receiver_status(a.receiver_xid) IS DISTINCT FROM 'in progress'
-            GROUP BY a.attempt_id ORDER BY a.attempt_id;
+            GROUP BY a.attempt_id ORDER BY min(a.began_at), a.attempt_id;
     ELSIF p_step = 'find' THEN
         OPEN v_items FOR SELECT h.endpoint_id, NULL::bigint AS id, NULL::uuid AS attempt_id FROM dialoq.find_hidden() AS h (endpoint_id);
     ELSE
@@ -123,7 +123,7 @@ DECLARE
     v_more text;
 BEGIN
     IF p_step = 'count' THEN
-        -- Its own reader would have counted it.
+        -- Its own reader has not counted it.
         notices := dialoq.count_attempt(p_attempt_id, p_lost_since => clock_timestamp());
         is_done := CASE WHEN NOT EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id) THEN true END;
         RETURN;

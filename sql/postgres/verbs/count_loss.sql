@@ -1,7 +1,7 @@
 -- Counts the loss of a transaction that received and has ended without its reader's doing, as when its connection is cut: of
 -- transactions that are lost together a queue counts one (decision 0059). Has no effect if another session has counted it, or the
 -- transaction has committed; if it is still open, tick counts it afterwards.
--- Takes: the attempt id; for how long it had received, in milliseconds (NULL: since its note)
+-- Takes: the attempt id; for how long it had received, in milliseconds, some seconds more or less (NULL: since its note)
 -- Gives: notices
 -- Errors: 60026
 -- Locks: its groups if the queue has quarantine or a retry policy, without waiting; otherwise the count of the queue, 100 ms at most; the
@@ -14,6 +14,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
     PERFORM dialoq.check_isolation();
+    -- The call may have waited for its connection. Five seconds were chosen, not measured: of one group each loss counts all the same.
     RETURN QUERY SELECT dialoq.publish_notices(dialoq.count_attempt(
-        p_attempt_id, p_lost_since => clock_timestamp() - greatest(p_age_ms, 0) * interval '1 millisecond'));
+        p_attempt_id, p_lost_since => clock_timestamp() - interval '5 seconds' - greatest(p_age_ms, 0) * interval '1 millisecond'));
 END $$;

@@ -180,8 +180,7 @@ impl<'a> Report<'a> {
         self.line.finish_and_clear();
         let Counts { messages, rolled_back, .. } = self.counts;
         if self.output.json {
-            // The reader of the output may have gone.
-            let _ = self.output.json(&json!({ "event": "stopped", "messages": messages, "rolled_back": rolled_back }));
+            self.say(json!({ "event": "stopped", "messages": messages, "rolled_back": rolled_back }), "");
         }
         format!("stopped: {}", self.done())
     }

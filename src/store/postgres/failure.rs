@@ -206,9 +206,10 @@ fn login_failed(code: Option<&SqlState>, why: &str, label: &DatabaseLabel) -> Er
 
 /// What gives room for more connections, where the server says what is full.
 fn raised(why: &str) -> &'static str {
-    if why.contains("for role") {
+    // A full server says that its last places are reserved for roles with some attribute.
+    if why.contains("too many connections for role") {
         "raise the limit of the role (ALTER ROLE ... CONNECTION LIMIT)"
-    } else if why.contains("for database") {
+    } else if why.contains("too many connections for database") {
         "raise the limit of the database (ALTER DATABASE ... CONNECTION LIMIT)"
     } else {
         "raise the server's max_connections"
@@ -408,6 +409,14 @@ mod tests {
         let full = login_failed(Some(&SqlState::TOO_MANY_CONNECTIONS), "sorry, too many clients already", &label);
         assert_eq!(full.code(), Code::SERVER_UNREACHABLE);
         assert!(full.is_retryable() && full.message().contains("max_connections"), "{full}");
+        for (full, raised) in [
+            ("too many connections for role \"shop\"", "ALTER ROLE ..."),
+            ("too many connections for database \"shop\"", "ALTER DATABASE ..."),
+            ("remaining connection slots are reserved for roles with the SUPERUSER attribute", "max_connections"),
+        ] {
+            let full = login_failed(Some(&SqlState::TOO_MANY_CONNECTIONS), full, &label);
+            assert!(full.message().contains(raised), "{full}");
+        }
         let denied = login_failed(Some(&SqlState::INVALID_PASSWORD), "password authentication failed", &label);
         assert_eq!(denied.code(), Code::ACCESS_DENIED);
         assert!(!denied.is_retryable(), "{denied}");
