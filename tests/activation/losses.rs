@@ -134,6 +134,7 @@ staged!(hosts, the_end_of_a_process_with_five_readers_is_one_rollback, async |st
             ["activate", "work", "--max-queue-readers", "5", "--ramp", "fast", "--exec", "sh", "--", "-c", &program];
         let mut host = crate::hosts::Host::start(database.url(), &command);
         let at_work = async {
+            // The programs have no other way to tell.
             while std::fs::read_dir(folder.path()).unwrap().count() < 5 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
