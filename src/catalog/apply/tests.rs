@@ -232,6 +232,8 @@ fn schema_collections_exist_before_use_and_are_bound_by_it() {
     assert_eq!(broker.refused(message_type("x", valid("Shapes"))), Code::OBJECT_NOT_FOUND);
     broker.ok(create("Shapes"));
     assert_eq!(broker.refused(create("SHAPES")), Code::DUPLICATE_NAME);
+    assert_eq!(broker.refused(create("")), Code::BAD_NAME);
+    assert_eq!(broker.refused(create(&"é".repeat(129))), Code::BAD_NAME);
     broker.ok(message_type("x", valid("shapes")));
     assert_eq!(broker.catalog.message_type("x").unwrap().validation, valid("Shapes"), "kept as it was declared");
     assert_eq!(broker.refused(drop("sHapes")), Code::OBJECT_IN_USE);
@@ -477,6 +479,12 @@ fn altering_a_service_changes_something_or_is_refused() {
     );
     assert_eq!(broker.service("s").contract_ids, [c2]);
     assert_eq!(broker.service("s").queue_id, to_queue_id);
+
+    let added = broker.ok(alter_service("s", Some("Q2"), &["c"], &[])).consequences;
+    assert!(added.is_empty(), "nothing moves with a contract that is added");
+    assert_eq!(broker.service("s").contract_ids, [c2, c]);
+    let dropped = broker.ok(alter_service("s", None, &[], &["c"])).consequences;
+    assert_eq!(dropped, [Consequence::ServiceContractsDropped { service_id, contract_ids: vec![c] }]);
 }
 
 #[test]
@@ -569,6 +577,11 @@ fn broker_options_change_the_settings_and_report_consequences() {
     assert_ne!(notification.conversation_handle, old.conversation_handle);
     assert_eq!(applied.touched, [Touched::Settings, Touched::EventNotification(old.id)]);
     assert_eq!(applied.consequences, [Consequence::NewBroker, Consequence::NotificationCreated { notification }]);
+
+    broker.ok(set(BrokerOption::DisableBroker));
+    let applied = broker.ok(set(BrokerOption::NewBroker)).consequences;
+    assert_eq!(applied[..2], [Consequence::NewBroker, enabled(true)], "a new broker is enabled");
+    assert!(broker.catalog.settings.is_broker_enabled);
 }
 
 fn off(reason: Option<&str>) -> QueueOptions {
@@ -625,6 +638,8 @@ fn a_work_queue_has_a_name_of_its_own_and_keeps_its_order() {
     let create = |name: &str, options| Definition::CreateWorkQueue { name: name.into(), options };
     let alter = |options| Definition::AlterWorkQueue { name: "w".into(), options };
     broker.ok(create("w", vec![WorkOption::Order(WorkOrder::Lifo)]));
+    assert_eq!(broker.refused(create("#w", Vec::new())), Code::BAD_NAME);
+    assert_eq!(broker.refused(create(&"é".repeat(129), Vec::new())), Code::BAD_NAME);
     assert_eq!(broker.refused(create("W", Vec::new())), Code::DUPLICATE_NAME);
     assert_eq!(broker.refused(create("", Vec::new())), Code::BAD_NAME);
     assert_eq!(broker.refused(alter(vec![WorkOption::Order(WorkOrder::Fifo)])), Code::SYNTAX);

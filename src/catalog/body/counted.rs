@@ -372,6 +372,9 @@ mod tests {
             json!([u64::MAX, u64::MAX - 1, i64::MIN, i64::MIN + 1]),
             json!([{"a": "b"}, {"ab": ""}, {"a": {"b": 0}}]),
             json!([false, 0, "", "f"]),
+            json!([true, false]),
+            json!([{"a": 1}, {"b": 1}]),
+            json!([["asb"], ["a", "b"]]),
         ] {
             assert!(is_unique(&apart), "{apart}");
         }
