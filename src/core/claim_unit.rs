@@ -58,6 +58,11 @@ impl Core {
         self.units.done.contains_key(&unit_id)
     }
 
+    /// Whether an open transaction has that id.
+    pub fn is_unit_under_way(&self, unit_id: Uuid) -> bool {
+        self.units.claimed.contains(&unit_id)
+    }
+
     pub(super) fn apply_unit(&mut self, unit_id: Uuid, now: Timestamp, effects: &mut Effects) {
         self.units.claimed.remove(&unit_id);
         self.units.enter(unit_id, now);

@@ -188,6 +188,31 @@ case!(a_unit_of_an_id_happens_once, [267], async |t| {
     assert!(t.receive("QT").await?.is_empty());
 });
 
+case!(whether_a_unit_has_happened_is_said_when_its_transaction_ends, [267], async |t| {
+    for (number, commits) in [(11, true), (12, false)] {
+        let id = Uuid::from_u128(number);
+        let tx = t.broker.begin().await?;
+        assert!(tx.claim(id).await?);
+        let mut asked = Box::pin(t.broker.unit_happened(id));
+        t.still_waits(&mut asked).await;
+        if commits {
+            tx.commit().await?;
+        } else {
+            tx.rollback().await?;
+        }
+        assert_eq!(asked.await?, commits);
+    }
+    let id = Uuid::from_u128(13);
+    let tx = t.begin().await?;
+    tx.savepoint("before").await?;
+    assert!(tx.0.claim(id).await?);
+    let mut asked = Box::pin(t.broker.unit_happened(id));
+    t.still_waits(&mut asked).await;
+    tx.rollback_to("before").await?;
+    assert!(!asked.await?, "its transaction has given the id back");
+    tx.rollback().await?;
+});
+
 case!(definitions_of_an_id_are_made_once, [267], async |t| {
     let id = Uuid::from_u128(9);
     let create = || vec![Verb::Define(vec![Definition::CreateWorkQueue { name: "once".into(), options: vec![] }])];

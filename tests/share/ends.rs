@@ -1,6 +1,6 @@
 //! The end of an owner: closed, dropped, and at a bad moment.
 
-use crate::{Place, run, send};
+use crate::{Place, received, run, send};
 use dialoq::{Act, Broker, Code};
 use std::time::{Duration, Instant};
 
@@ -108,6 +108,23 @@ async fn ends_while_its_owner_closes() -> bool {
     }
     assert_eq!(numbers(&guest).await, (0..101).collect::<Vec<_>>());
     true
+}
+
+/// Three closes made a message a dead letter that its receiver would have handled.
+#[test]
+fn a_close_of_the_owner_is_no_attempt_of_a_guest() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        owner.execute("ALTER QUEUE [to] WITH RETRY (MAX_ATTEMPTS = 1)").await.unwrap();
+        send(&owner, "healthy").await.unwrap();
+        let guest = place.open().await;
+        let tx = guest.begin().await.unwrap();
+        assert!(tx.receive("to").await.unwrap().is_some());
+        owner.close().await.unwrap();
+        assert!(tx.commit().await.unwrap_err().is_retryable());
+        assert_eq!(received(&guest).await, ["healthy"]);
+    });
 }
 
 #[test]

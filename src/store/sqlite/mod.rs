@@ -471,12 +471,23 @@ impl Store for SqliteStore {
 
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            let has_happened = self.engine.lock()?.core.unit_happened(unit_id);
-            if has_happened {
-                // The core knows it before it is written, and it may never be.
-                written(&self.engine).await?;
+            loop {
+                let ended = {
+                    let mut state = self.engine.lock()?;
+                    if state.core.unit_happened(unit_id) {
+                        break;
+                    }
+                    if !state.core.is_unit_under_way(unit_id) {
+                        return Ok(false);
+                    }
+                    state.parked.until_unit_ends(unit_id)
+                };
+                // The sender is dropped at the end of the transaction, and at that of the store, which the next look finds.
+                let _ = ended.await;
             }
-            Ok(has_happened)
+            // The core knows it before it is written, and it may never be.
+            written(&self.engine).await?;
+            Ok(true)
         })
     }
 

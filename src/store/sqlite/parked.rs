@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::protocol::{Unit, Verb};
 use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 /// A waiting unit, verb or caller.
 #[expect(clippy::large_enum_variant, reason = "few wait at a time, and what waits is moved twice")]
@@ -35,6 +36,8 @@ impl Waiter {
 #[derive(Default)]
 pub(super) struct Parked {
     queues: HashMap<GroupKey, VecDeque<Waiter>>,
+    /// Callers that wait for the end of the transaction that has the id of a unit.
+    of_units: Vec<(Uuid, oneshot::Sender<()>)>,
     last_id: u64,
     /// The cost of the waiting units.
     cost: u32,
@@ -91,6 +94,18 @@ impl Parked {
         receiver
     }
 
+    /// Parks a caller until the transaction that has the id of that unit ends.
+    pub(super) fn until_unit_ends(&mut self, unit_id: Uuid) -> oneshot::Receiver<()> {
+        let (ended, receiver) = oneshot::channel();
+        self.of_units.push((unit_id, ended));
+        receiver
+    }
+
+    /// Wakes the callers that wait for a unit, and forgets those that have gone, unless it is still under way.
+    pub(super) fn wake_for_units(&mut self, is_under_way: impl Fn(Uuid) -> bool) {
+        self.of_units.retain(|(unit_id, ended)| !ended.is_closed() && is_under_way(*unit_id));
+    }
+
     /// A name for a verb that will wait.
     pub(super) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
@@ -144,6 +159,7 @@ impl Parked {
     /// Fails all waiters.
     pub(super) fn fail(&mut self, why: impl Fn() -> Error) {
         self.cost = 0;
+        self.of_units.clear();
         for waiter in std::mem::take(&mut self.queues).into_values().flatten() {
             match waiter {
                 Waiter::Unit { sender, .. } => drop(sender.send(Err(why()))),

@@ -347,6 +347,12 @@ impl State {
     /// Undoes what a transaction did since a savepoint.
     pub(super) fn roll_back_to(&mut self, session: &mut Session, savepoint: Savepoint) {
         self.core.rollback_to(session, savepoint, &mut self.effects);
+        self.wake_for_units();
+    }
+
+    fn wake_for_units(&mut self) {
+        let core = &self.core;
+        self.parked.wake_for_units(|unit_id| core.is_unit_under_way(unit_id));
     }
 
     /// Answers after the next sync, with the rows read just before all later changes.
@@ -412,6 +418,7 @@ impl State {
 
     /// Retries the units and verbs whose group was unlocked, in the order they came.
     pub(super) fn retry_unlocked(&mut self, now: Timestamp) {
+        self.wake_for_units();
         if self.parked.is_empty() {
             self.effects.released.clear();
             return;

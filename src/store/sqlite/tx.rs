@@ -390,7 +390,8 @@ impl Drop for GroupWait<'_> {
 
 impl Drop for SqliteTx {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take() {
+        if let Some(mut session) = self.session.take() {
+            session.set_reason(self.seen.reason());
             let engine = &self.store.engine;
             let mut state = engine.lock_even_failed();
             // After a failure the core in memory is not the truth any more.

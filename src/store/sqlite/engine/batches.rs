@@ -134,7 +134,7 @@ impl Engine {
 
     /// Runs the user's SQL of transactions, then orders their verbs. The sessions hold their locks meanwhile; the
     /// user's SQL and the broker's rows never meet.
-    fn order_sql_commits(&self, write: &WriteSide, commits: Vec<SqlCommit>, now: Timestamp) -> Result<()> {
+    fn order_sql_commits(&self, write: &WriteSide, commits: Vec<SqlCommit>) -> Result<()> {
         let units: Vec<_> = commits.iter().map(SqlCommit::unit).collect();
         let verdicts = match write.run_user_sql(&units, || self.begin(write)) {
             Ok(verdicts) => verdicts,
@@ -149,6 +149,8 @@ impl Engine {
         if self.ending.is_abandoned() {
             return Err(Error::closed());
         }
+        // The statements, or another program that held the write lock, may have taken long, and timers and pauses count from now.
+        let now = self.clock.now();
         let mut commits = commits.into_iter();
         for (verdict, commit) in verdicts.into_iter().zip(commits.by_ref()) {
             match verdict {
@@ -160,7 +162,8 @@ impl Engine {
                     state.core.commit(commit.session, now, &mut state.effects);
                 }
                 Err(refusal) => {
-                    if refusal.code() == Code::DEADLOCK {
+                    // Neither other transactions nor the close, which stops a statement that takes long, are the fault of its messages.
+                    if matches!(refusal.code(), Code::DEADLOCK | Code::STORE_CLOSED) {
                         state.give_way(commit.session, now);
                     } else {
                         state.order_rollback(commit.session, now);
@@ -186,7 +189,6 @@ impl Engine {
 
     /// Orders the work reserved for the writer, and takes the whole batch.
     fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch, by_writer: bool) -> Result<()> {
-        let now = self.clock.now();
         let mut state = self.lock_to_write()?;
         let mut commits = if by_writer { state.take_sql_commits() } else { Vec::new() };
         if !commits.is_empty() {
@@ -196,7 +198,7 @@ impl Engine {
                 Some(place) => commits.swap(0, place),
                 None => write.close_rehearsal().map_err(writing)?,
             }
-            self.order_sql_commits(write, commits, now)?;
+            self.order_sql_commits(write, commits)?;
             state = self.lock_to_write()?;
         } else if write.is_rehearsing() {
             drop(state);
@@ -218,7 +220,7 @@ impl Engine {
                 self.begin(write)?;
                 state = self.lock_to_write()?;
             }
-            state = self.redeliver(state, write, batch, now)?;
+            state = self.redeliver(state, write, batch, self.clock.now())?;
         }
         state.take_batch(batch);
         let arrivals = state.take_arrivals(&self.board);

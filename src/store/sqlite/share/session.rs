@@ -37,8 +37,9 @@ const MOST_REPORTS: usize = 64;
 /// How long a guest may take to end its transactions and the connection after the owner has announced that it closes.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How long the last answers may wait for the next call to end, or for the guest to take some more bytes. A store that closes answers
-/// in less. All answers had six seconds before, and of twelve messages of 48 MB on their way nine were lost.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// in less: it stops a statement of the user's after five seconds. All answers had six seconds together before, and of twelve messages of 48 MB
+/// on their way nine were lost.
+const LAST_ANSWERS: Duration = Duration::from_secs(6);
 /// The shortest interval between two reports of a queue's depth in which nothing has arrived.
 const DEPTH_EVERY: Duration = Duration::from_millis(5);
 
@@ -141,11 +142,14 @@ pub(super) async fn serve(
     if announced.is_announced() {
         session.answers.push(encoded(&FromOwner::Closing));
         if announced == Closing::AtOnce {
-            session.drop_transactions();
+            session.excuse_transactions();
         }
         // The guest ends the connection once it has all answers and has ended its transactions.
-        session.handle_rest(&mut requests).await;
-        session.drop_transactions();
+        if session.handle_rest(&mut requests).await {
+            session.lose_transactions();
+        } else {
+            session.excuse_transactions();
+        }
         session.draining = None;
         unsent.while_it_shrinks(LAST_ANSWERS, longest, session.finish()).await;
     }
@@ -225,6 +229,13 @@ impl OpenTx {
         }
     }
 
+    /// Ends it because the owner closes, which the guest has no part in: with `RETRY` three closes made a message a dead letter that its
+    /// receiver would have handled.
+    fn excuse(&self) {
+        self.seen.excuse();
+        self.task.abort();
+    }
+
     /// Ends it without a word of the guest.
     fn lose(&self) {
         self.seen.lose();
@@ -235,7 +246,7 @@ impl OpenTx {
 
 impl Drop for GuestSession {
     fn drop(&mut self) {
-        self.drop_transactions();
+        self.lose_transactions();
         for (_, (queue_id, number)) in self.slots.drain() {
             self.owned.free_slot(queue_id, number);
         }
@@ -405,21 +416,24 @@ impl GuestSession {
         while self.reporters.try_join_next().is_some() {}
     }
 
-    /// Rolls open transactions back.
-    fn drop_transactions(&mut self) {
-        for (_, open) in self.transactions.drain() {
-            open.lose();
-        }
+    /// Rolls open transactions back that the guest has left.
+    fn lose_transactions(&mut self) {
+        self.transactions.drain().for_each(|(_, open)| open.lose());
     }
 
-    /// Handles what still comes, until the guest ends the connection, but not for long.
-    async fn handle_rest(&mut self, requests: &mut Requests<'_>) {
+    /// Rolls open transactions back, as the owner closes.
+    fn excuse_transactions(&mut self) {
+        self.transactions.drain().for_each(|(_, open)| open.excuse());
+    }
+
+    /// Handles what still comes, until the guest ends the connection, but not for long. Whether the guest has ended it.
+    async fn handle_rest(&mut self, requests: &mut Requests<'_>) -> bool {
         let rest = async {
             while let Ok(Some(request)) = requests.next().await {
                 self.handle_last(request);
             }
         };
-        let _ = tokio::time::timeout(LAST_REQUESTS, rest).await;
+        tokio::time::timeout(LAST_REQUESTS, rest).await.is_ok()
     }
 
     /// A call that came after the owner has announced that it closes: transactions that are open go on.

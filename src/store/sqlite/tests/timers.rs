@@ -60,3 +60,40 @@ async fn a_rollback_that_frees_a_due_timer_wakes_the_writer() {
     signal.await;
     assert_eq!(activity.facts().unread, 1, "{:?}", activity.facts());
 }
+
+/// What waits for the group of a commit with SQL is done with that commit. A timer of six seconds fired half a second after it was set, behind a
+/// statement that took so long, and a conversation was over its lifetime when it began.
+#[tokio::test]
+async fn a_timer_behind_a_commit_with_sql_counts_from_when_it_is_set() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(Timestamp(1_000_000));
+    let store = defined(SqliteOptions { clock: clock.clone(), ..options(folder.path()) }).await;
+    let handle = begin(&store).await;
+    let timer = |timeout_seconds| Verb::BeginConversationTimer { handle, timeout_seconds };
+    store.run_sql(sql("create table t (n)")).await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
+    tx.execute(timer(600)).await.unwrap();
+    tx.sql(sql("insert into t values (1)")).await.unwrap();
+    // Its statement has to run again, and waits for the lock of another program.
+    store.run_sql(sql("insert into t values (2)")).await.unwrap();
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.busy_timeout(Duration::from_secs(20)).unwrap();
+    other.execute_batch("begin immediate").unwrap();
+    let mut committed = tx.commit();
+    let mut set = store.submit(vec![timer(6)]);
+    assert_pending(&mut committed);
+    assert_pending(&mut set);
+    until(|| store.engine.lock_even_failed().describe_orders().contains(" 0 commits for their SQL")).await;
+    clock.advance(Duration::from_secs(10));
+    other.execute_batch("rollback").unwrap();
+    committed.await.unwrap();
+    set.await.unwrap();
+    store.submit(Vec::new()).await.unwrap();
+    let activity = store.activity().queue("from");
+    assert_eq!(activity.facts().unread, 0, "six seconds after the call");
+    let signal = activity.register(true);
+    clock.advance(Duration::from_secs(6));
+    signal.await;
+    assert_eq!(activity.facts().unread, 1);
+}
