@@ -2,6 +2,7 @@
 
 use super::monitor::{ActivationCounters, Decision, Launches, Monitor, MonitorSettings, ReaderEnd, Running};
 use super::reader::panic_text;
+use super::reader_run::ReaderRun;
 use super::session::{Session, Traces};
 use super::{HandlerResult, Procedure, Ramp};
 use crate::catalog::{Activation, Catalog, fold_name};
@@ -288,7 +289,6 @@ impl Driver {
                     None => self.reap_all().await,
                     Some(Command::Abort) => {
                         self.stopping.send_replace(true);
-                        self.running.values().for_each(|reader| reader.traces.lose_open());
                         self.readers.shutdown().await;
                         return;
                     }
@@ -519,7 +519,7 @@ impl Driver {
             );
             let (procedure, of_reader) = (procedure.clone(), traces.clone());
             let handle = self.readers.spawn(async move {
-                let outcome = procedure.start(session).await;
+                let outcome = ReaderRun::new(of_reader.clone(), procedure.start(session)).await;
                 let left_open = of_reader.close();
                 (outcome, left_open)
             });

@@ -10,6 +10,7 @@ mod handlers;
 mod monitor;
 mod procedures;
 mod reader;
+mod reader_run;
 mod session;
 
 pub use driver::ReaderEvent;

@@ -3,9 +3,10 @@
 
 use crate::servers::{Database, Store};
 use crate::stage::{Puppet, Stage, Theatre, define, soon};
-use dialoq::activation::Ramp;
+use dialoq::activation::{Handlers, Ramp};
 use dialoq::{Act, Broker, Code};
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -115,6 +116,38 @@ staged!(servers, connections_that_are_cut_together_are_one_rollback, async |stor
         }
         let until_it_works = async { while broker.query("select 1 as one", ()).await.is_err() {} };
         soon("a connection", until_it_works).await;
+        soon("the count", are_back(store, &database, &broker)).await;
+        has_counted(store, &broker, round).await;
+    }
+    broker.close().await.unwrap();
+});
+
+/// Serves the queue with five readers that do not come to an end, until each has a message. Then `main` returns.
+fn main_that_returns(url: &str) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let broker = Broker::open(url).await.unwrap();
+        let (begun, mut at_work) = mpsc::unbounded_channel();
+        let handlers = Handlers::new().on_message("DEFAULT", async move |_, _| {
+            begun.send(()).unwrap();
+            std::future::pending().await
+        });
+        let readers = broker.activate("work", handlers).max_queue_readers(5).ramp(Ramp::Fast).start();
+        for _ in 0..5 {
+            soon("five readers at work", at_work.recv()).await.unwrap();
+        }
+        drop(readers);
+    });
+}
+
+staged!(hosts, the_end_of_a_runtime_with_five_readers_is_one_rollback, async |store| {
+    let database = Database::fresh(store);
+    let broker = Broker::open(database.url()).await.unwrap();
+    define(&broker).await;
+    five_messages(&broker).await;
+    for round in 1..=5 {
+        let url = database.url().to_owned();
+        tokio::task::spawn_blocking(move || main_that_returns(&url)).await.unwrap();
         soon("the count", are_back(store, &database, &broker)).await;
         has_counted(store, &broker, round).await;
     }
