@@ -139,6 +139,8 @@ impl Core {
         // Its number is lower than those that were received since: an opening takes the gap behind it for accepted.
         let receive_sequence = self.endpoints[place].receive_sequence;
         effects.changes.push(Change::NoteReceiveSequence { endpoint_id, receive_sequence });
+        // It has all its attempts, also if the message that was first before it has failed meanwhile.
+        self.set_group_rollbacks(self.endpoints[place].group, 0);
         self.count_arrival(place, id.0, effects);
     }
 

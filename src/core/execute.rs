@@ -183,6 +183,7 @@ impl Core {
         session.log.shrink_to(MOST_SPARE);
         session.received_queues.clear();
         session.received_groups.clear();
+        session.received_from.clear();
         session.reason = None;
         self.spare = Some(session);
     }

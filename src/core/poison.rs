@@ -32,7 +32,7 @@ impl Core {
             }
             let policy = queue.retry;
             if policy.is_some() || queue.is_poison_quarantine_enabled {
-                for &group in &session.received_groups {
+                for &group in &session.received_from {
                     if self.groups.get(group).is_some_and(|group| group.queue_id == queue_id) {
                         match policy {
                             Some(policy) => {
@@ -102,7 +102,8 @@ impl Core {
         }
     }
 
-    /// Sets a group aside until the pause after so many attempts is over.
+    /// Sets a group aside until the pause after so many attempts is over. Conversations in a quarantine without an end stay there: the group may
+    /// have others, which joined it later.
     fn pause_group(&mut self, group: u32, policy: &RetryPolicy, attempts: u16, now: Timestamp) {
         let members = self.groups[group].members.clone();
         let oldest = members.iter().map(|place| self.endpoints[*place].endpoint_id).min().unwrap_or(0);
@@ -110,8 +111,12 @@ impl Core {
         if pause_us <= 0 {
             return;
         }
-        self.set_quarantined(group, true);
         for place in members {
+            let endpoint = &self.endpoints[place];
+            if endpoint.is_quarantined && endpoint.retry_at().is_none() {
+                continue;
+            }
+            self.quarantine(place, true);
             self.rare_fields(place).retry_at = Some(Timestamp(now.0.saturating_add(pause_us)));
             self.mark_dirty(place);
             self.reschedule(place, now);

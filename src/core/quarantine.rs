@@ -50,20 +50,25 @@ impl Core {
     /// Quarantines or releases a group: its rows are neither unread nor ready meanwhile. A quarantine without an end takes the
     /// place of a pause, which has one.
     pub(super) fn set_quarantined(&mut self, group: u32, is_quarantined: bool) {
-        let queue_id = self.groups[group].queue_id;
         for place in self.groups[group].members.clone() {
             let endpoint = &mut self.endpoints[place];
             if endpoint.retry_at().is_some() {
                 endpoint.rare_fields_mut().retry_at = None;
                 self.mark_dirty(place);
             }
-            let endpoint = &mut self.endpoints[place];
-            if std::mem::replace(&mut endpoint.is_quarantined, is_quarantined) != is_quarantined {
-                let waiting = endpoint.waiting_rows();
-                self.mark_dirty(place);
-                let unread = &mut self.queue_state(queue_id).unread;
-                *unread = if is_quarantined { *unread - waiting } else { *unread + waiting };
-            }
+            self.quarantine(place, is_quarantined);
+        }
+    }
+
+    /// The same for one conversation of a group; its pause stays as it is.
+    pub(super) fn quarantine(&mut self, place: u32, is_quarantined: bool) {
+        let endpoint = &mut self.endpoints[place];
+        if std::mem::replace(&mut endpoint.is_quarantined, is_quarantined) != is_quarantined {
+            let (group, waiting) = (endpoint.group, endpoint.waiting_rows());
+            self.mark_dirty(place);
+            let queue_id = self.groups[group].queue_id;
+            let unread = &mut self.queue_state(queue_id).unread;
+            *unread = if is_quarantined { *unread - waiting } else { *unread + waiting };
         }
     }
 }

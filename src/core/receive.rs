@@ -56,7 +56,12 @@ impl Core {
             if taken.len() as u64 >= limit {
                 break;
             }
+            let before = taken.len();
             self.take(session, group, place, limit, &mut taken);
+            if taken.len() > before {
+                // Where it is after a rollback: the session may have moved it.
+                session.received_from.insert(self.endpoints[place].group);
+            }
         }
         self.mark_stale(group);
         self.queue_state(queue_id).unread -= taken.len() as u64;

@@ -55,6 +55,25 @@ case!(a_group_pauses_longer_after_each_rollback_and_others_go_on, [270], async |
     assert_eq!(t.receive("QT").await?.texts(), ["poison"], "the count began again with the release");
 });
 
+case!(a_pause_leaves_a_quarantine_without_an_end, [270], async |t| {
+    policy(&t, "").await?;
+    let (guilty, joining) = (waiting(&t, "poison").await?, t.pair().await?);
+    let group = group_of(&t, guilty.target).await?;
+    t.define("ALTER QUEUE [QT] WITH RETRY (MAX_ATTEMPTS = 1)").await?;
+    fail(&t).await?;
+    policy(&t, "").await?;
+    t.move_conversation(joining.target, group).await?;
+    t.send(joining.initiator, "Text", "joined").await?;
+    assert_eq!(fail(&t).await?.texts(), ["joined"], "the other one is in quarantine");
+    t.advance_ms(999).await?;
+    assert!(t.receive("QT").await?.is_empty());
+    t.advance_ms(1).await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["joined"]);
+    assert!(t.receive("QT").await?.is_empty(), "the end of a pause is not that of the quarantine");
+    t.release_quarantine(group).await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["poison"]);
+});
+
 case!(a_waiting_receiver_gets_the_message_when_its_pause_is_over, [270], async |t| {
     policy(&t, "").await?;
     waiting(&t, "again").await?;

@@ -19,7 +19,8 @@ BEGIN
 END
 GO
 
--- Puts a group into quarantine until a moment. Its count of rollbacks stays.
+-- Puts a group into quarantine until a moment, but for conversations in a quarantine without an end: the group may have others, which joined
+-- it later. Its count of rollbacks stays.
 -- Gives: notices, added to @notices
 CREATE PROCEDURE dialoq.pause_group
     @group uniqueidentifier, @retry_at datetime2(6), @notices nvarchar(max) OUTPUT
@@ -29,7 +30,7 @@ BEGIN
     UPDATE e SET is_quarantined = 1, retry_at = @retry_at,
         due_at = CASE WHEN e.due_at < @retry_at THEN e.due_at ELSE @retry_at END
     FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
-    WHERE e.conversation_group_id = @group;
+    WHERE e.conversation_group_id = @group AND (e.is_quarantined = 0 OR e.retry_at IS NOT NULL);
     EXEC dialoq.rebuild_ready_rows @group;
     SET @notices = CONCAT(@notices, dialoq.due_notice(@retry_at));
 END

@@ -32,6 +32,10 @@ BEGIN
     UPDATE dialoq.queue_message SET endpoint_id = @endpoint_id
     WHERE endpoint_id = -@endpoint_id AND delivery_class = @delivery_class AND queuing_order = @dead_letter_id;
     DELETE FROM dialoq.dead_letter WHERE queuing_order = @dead_letter_id;
+    -- It has all its attempts, also if the message that was first before it has failed meanwhile.
+    UPDATE e SET rollbacks = 0
+    FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
+    WHERE e.conversation_group_id = @group AND e.rollbacks <> 0;
     EXEC dialoq.rebuild_ready_rows @group;
     SET @notices = CONCAT(@notices, N' q:', @queue_id);
     -- </transaction>

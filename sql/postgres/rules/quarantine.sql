@@ -12,14 +12,15 @@ BEGIN
     PERFORM dialoq.rebuild_ready_rows(p_group);
 END $$;
 
--- Puts a group into quarantine until a moment. Its count of rollbacks stays. The caller holds the group's lock.
+-- Puts a group into quarantine until a moment, but for conversations in a quarantine without an end: the group may have others, which joined
+-- it later. Its count of rollbacks stays. The caller holds the group's lock.
 -- Gives: notices
 CREATE OR REPLACE FUNCTION dialoq.pause_group(p_group uuid, p_retry_at timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE dialoq.conversation_endpoint AS e
     SET is_quarantined = true, retry_at = p_retry_at, due_at = least(e.due_at, p_retry_at)
-    WHERE e.conversation_group_id = p_group;
+    WHERE e.conversation_group_id = p_group AND (NOT e.is_quarantined OR e.retry_at IS NOT NULL);
     PERFORM dialoq.rebuild_ready_rows(p_group);
     RETURN dialoq.due_notice(p_retry_at);
 END $$;

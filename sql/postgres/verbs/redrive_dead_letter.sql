@@ -47,6 +47,10 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM dialoq.dead_letter_missing(p_dead_letter_id);
     END IF;
+    -- It has all its attempts, also if the message that was first before it has failed meanwhile.
+    UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
+    FROM dialoq.conversation_endpoint AS o
+    WHERE o.endpoint_id = d.endpoint_id AND e.conversation_group_id = o.conversation_group_id AND e.rollbacks <> 0;
     SELECT s.queue_id, dialoq.rebuild_ready_rows(e.conversation_group_id) INTO v_queue_id
     FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = d.endpoint_id;
