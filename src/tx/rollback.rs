@@ -30,7 +30,14 @@ impl Tx {
     async fn roll_back(self, reason: Option<Arc<str>>) -> Result<()> {
         match self.state.into_inner().step {
             Step::Idle(session) => session.rollback(reason).await,
-            Step::Busy(_) | Step::Ended => Ok(()),
+            Step::Busy(under_way) => {
+                if let Some(reason) = reason {
+                    self.seen.explain(reason);
+                }
+                drop(under_way);
+                Ok(())
+            }
+            Step::Ended => Ok(()),
         }
     }
 }

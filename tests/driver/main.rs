@@ -22,6 +22,7 @@ mod jobs_locks_mssql;
 mod jobs_mssql;
 mod jobs_strict;
 mod jobs_together;
+mod late_counts;
 mod leaving;
 mod measured;
 mod moved;
@@ -174,6 +175,9 @@ fn main() -> ExitCode {
             rollbacks_that_are_counted_at_once_turn_a_queue_off a_dropped_queue_leaves_no_rollbacks
             rollbacks_count_without_a_note_made_at_once
             a_commit_that_a_deferred_constraint_refuses_is_a_rollback a_refused_commit_counts_before_others_receive;
+        Postgres late_counts: a_rollback_with_a_statement_under_way_counts_before_others_receive
+            a_late_count_of_a_message_that_was_handled_since_is_none late_counts_are_the_end_of_their_own_message_only
+            a_count_that_waits_is_checked;
         Postgres restored: a_watch_of_the_status_goes_on_when_the_database_can_be_reached_again
             definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
             connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection

@@ -176,16 +176,23 @@ BEGIN
         RETURN;
     END
     EXEC dialoq.forget_group_rollbacks @group;
+    -- Attempts that are still to be counted were at the same message: counted against the next one, they would be the end of a message that
+    -- no reader has seen.
+    DELETE FROM a
+    FROM dialoq.receive_attempt AS a WITH (ROWLOCK, READPAST, INDEX (receive_attempt_group), FORCESEEK)
+    WHERE a.conversation_group_id = @group;
     IF @then IN (N'END_WITH_ERROR', N'DEAD_LETTER')
     BEGIN
-        -- The conversation of the message that RECEIVE would give first.
+        -- The conversation of the message that RECEIVE would give first; one that pauses only if there is no other. If several attempts are
+        -- counted late, it pauses after the one before.
         SELECT TOP (1) @first = e.endpoint_id
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
-        WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+        WHERE e.conversation_group_id = @group AND (e.is_quarantined = 0 OR e.retry_at IS NOT NULL) AND e.state NOT IN (N'DO', N'CD')
             AND EXISTS (
                 SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) WHERE m.endpoint_id = e.endpoint_id)
-        ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
+        ORDER BY e.is_quarantined, e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
         IF @first IS NULL RETURN;
+        UPDATE dialoq.conversation_endpoint SET is_quarantined = 0, retry_at = NULL WHERE endpoint_id = @first AND retry_at IS NOT NULL;
         EXEC dialoq.apply_pending @first, @notices OUTPUT;
         IF @then = N'DEAD_LETTER'
         BEGIN

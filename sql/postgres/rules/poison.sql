@@ -10,22 +10,23 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT 5 $$;
 -- The transaction that is receiving from a group now: it has deleted the first message of one of its conversations and has
 -- not ended. The number is that of a subtransaction if the RECEIVE came after a savepoint.
 -- Takes: the queue, the group
--- Gives: its number; NULL if there is none, or the group is not of that queue
-CREATE OR REPLACE FUNCTION dialoq.receiver_of(p_queue_id integer, p_group uuid) RETURNS xid8
+-- Gives: its number, and the message; NULL if there is none, or the group is not of that queue
+CREATE OR REPLACE FUNCTION dialoq.receiver_of(p_queue_id integer, p_group uuid, OUT receiver xid8, OUT first_order bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
     -- The system column has the last 32 bits of a number that is below this transaction's.
     v_now bigint := pg_current_xact_id()::text::bigint;
     v_low bigint;
     v_xid bigint;
+    v_order bigint;
 BEGIN
-    FOR v_low IN
-        SELECT m.xid
+    FOR v_low, v_order IN
+        SELECT m.xid, m.queuing_order
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         CROSS JOIN generate_series(0, 2) AS k (delivery_class)
         CROSS JOIN LATERAL (
-            SELECT n.xmax::text::bigint AS xid FROM dialoq.queue_message AS n
+            SELECT n.xmax::text::bigint AS xid, n.queuing_order FROM dialoq.queue_message AS n
             WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = k.delivery_class AND n.queuing_order >= CASE WHEN e.moved_recheck_id IS NULL THEN (
                 -- As in group_rank.
                 SELECT min(r.oldest) FROM dialoq.ready_group AS r
@@ -34,17 +35,30 @@ BEGIN
             ORDER BY n.queuing_order LIMIT 1
         ) AS m
         WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id AND m.xid <> 0
+        ORDER BY e.priority DESC, e.conversation_handle
     LOOP
         v_xid := (v_now & ~4294967295::bigint) | v_low;
         IF v_xid > v_now THEN
             v_xid := v_xid - 4294967296;
         END IF;
         IF v_xid > 0 AND pg_xact_status(v_xid::text::xid8) = 'in progress' THEN
-            RETURN v_xid::text::xid8;
+            receiver := v_xid::text::xid8;
+            first_order := v_order;
+            RETURN;
         END IF;
     END LOOP;
-    RETURN NULL;
 END $$;
+
+-- Whether a message still waits in a group.
+CREATE OR REPLACE FUNCTION dialoq.waits_in_group(p_group uuid, p_queuing_order bigint) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT FROM dialoq.conversation_endpoint AS e
+        CROSS JOIN generate_series(0, 2) AS k (delivery_class)
+        JOIN dialoq.queue_message AS m
+            ON m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = p_queuing_order
+        WHERE e.conversation_group_id = p_group)
+$$;
 
 -- The outcome of a transaction that received.
 -- Takes: its number, as receiver_of gave it
@@ -60,7 +74,9 @@ $$;
 -- left for later.
 -- So is a group that is held: its holder may be the same transaction, which went back to a savepoint before its
 -- RECEIVE (then the number of its subtransaction is that of an aborted one), and a count under the lock of another holder
--- would be lost.
+-- would be lost. An attempt at a message that is gone no longer counts: it is counted late, and another transaction has handled the
+-- message since, or others at the message were the last. Counted against the message that is first now, it would be the end of
+-- one that no reader has seen.
 -- Takes: the attempt id; why it was rolled back; if the transaction was lost without its reader's doing, the latest time at which it had
 --     received
 -- Gives: notices
@@ -81,14 +97,19 @@ BEGIN
                     AND CASE WHEN dialoq.receiver_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
                         THEN dialoq.try_lock_group(o.conversation_group_id) ELSE false END
                 FOR UPDATE SKIP LOCKED))
-            RETURNING a.queue_id, a.conversation_group_id, a.began_at, a.is_rolled_back, dialoq.receiver_status(a.receiver_xid) AS status
+            RETURNING a.queue_id, a.conversation_group_id, a.began_at, a.is_rolled_back, a.first_order,
+                dialoq.receiver_status(a.receiver_xid) AS status
         )
-        SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups,
+        SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups, array_agg(g.first_order) AS firsts,
             CASE WHEN p_lost_since IS NOT NULL AND NOT bool_or(g.is_rolled_back) THEN least(min(g.began_at), p_lost_since) END AS lost_since
-        FROM gone AS g WHERE g.status IN ('aborted', 'committed') GROUP BY g.queue_id, g.status ORDER BY g.queue_id, g.status DESC
+        FROM gone AS g
+        WHERE g.status = 'committed'
+            OR g.status = 'aborted' AND (g.first_order IS NULL OR dialoq.waits_in_group(g.conversation_group_id, g.first_order))
+        GROUP BY g.queue_id, g.status ORDER BY g.queue_id, g.status DESC
     LOOP
         IF v_row.status = 'aborted' THEN
-            v_notices := concat_ws(' ', v_notices, dialoq.count_against(v_row.queue_id, v_row.groups, p_reason, v_row.lost_since));
+            v_notices := concat_ws(' ', v_notices, dialoq.count_against(
+                v_row.queue_id, v_row.groups, p_reason, v_row.lost_since, v_row.firsts));
             -- The rollback has counted for the queue: a group of it that is held now would count once more later.
             IF EXISTS (
                 SELECT FROM dialoq.service_queue AS q
@@ -118,14 +139,17 @@ END $$;
 
 -- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or put the
 -- guilty group into quarantine. Groups that another transaction holds are passed over.
--- Takes: the queue, the groups; why it was rolled back; when a transaction that was lost had received (NULL: its reader rolled it back)
+-- Takes: the queue, the groups; why it was rolled back; when a transaction that was lost had received (NULL: its reader rolled it back);
+--     the message of each group, if it is known
 -- Gives: notices
 CREATE OR REPLACE FUNCTION dialoq.count_against(
-    p_queue_id integer, p_groups uuid[], p_reason text DEFAULT NULL, p_lost_since timestamptz DEFAULT NULL) RETURNS text
+    p_queue_id integer, p_groups uuid[], p_reason text DEFAULT NULL, p_lost_since timestamptz DEFAULT NULL, p_firsts bigint[] DEFAULT NULL)
+RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_queue record;
     v_group uuid;
+    v_first bigint;
     v_rollbacks integer;
     v_notices text := 'q:' || p_queue_id::text;
 BEGIN
@@ -136,9 +160,9 @@ BEGIN
         RETURN v_notices;
     END IF;
     IF v_queue.is_retried THEN
-        FOREACH v_group IN ARRAY p_groups LOOP
+        FOR v_group, v_first IN SELECT * FROM unnest(p_groups, p_firsts) LOOP
             CONTINUE WHEN NOT dialoq.try_lock_group(v_group);
-            v_notices := concat_ws(' ', v_notices, dialoq.retry_group(p_queue_id, v_group, p_reason));
+            v_notices := concat_ws(' ', v_notices, dialoq.retry_group(p_queue_id, v_group, p_reason, v_first));
         END LOOP;
         RETURN v_notices;
     END IF;
@@ -175,9 +199,9 @@ BEGIN
 END $$;
 
 -- Counts a rollback against a group of a queue with a retry policy: the group pauses, or the policy gives up. The caller
--- holds the group's lock.
+-- holds the group's lock. The message is NULL if it is not known.
 -- Gives: notices
-CREATE OR REPLACE FUNCTION dialoq.retry_group(p_queue_id integer, p_group uuid, p_reason text) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.retry_group(p_queue_id integer, p_group uuid, p_reason text, p_message bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     q dialoq.service_queue;
@@ -214,12 +238,22 @@ BEGIN
     IF q.retry_then = 'QUEUE_OFF' THEN
         RETURN nullif(v_notices, '');
     ELSIF q.retry_then IN ('END_WITH_ERROR', 'DEAD_LETTER') THEN
-        -- The conversation of the message that RECEIVE would give first.
-        SELECT e.endpoint_id INTO v_first
-        FROM dialoq.conversation_endpoint AS e
-        WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
-            AND EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id)
-        ORDER BY e.priority DESC, e.conversation_handle LIMIT 1;
+        -- If several attempts are counted late, the conversation pauses after the one before.
+        UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = false, retry_at = NULL
+        WHERE e.conversation_group_id = p_group AND e.retry_at IS NOT NULL AND e.state NOT IN ('DO', 'CD')
+            AND EXISTS (
+                SELECT FROM generate_series(0, 2) AS k (delivery_class)
+                JOIN dialoq.queue_message AS m
+                    ON m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = p_message)
+        RETURNING e.endpoint_id INTO v_first;
+        -- Else it is that of the message that RECEIVE would give first.
+        IF v_first IS NULL THEN
+            SELECT e.endpoint_id INTO v_first
+            FROM dialoq.conversation_endpoint AS e
+            WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
+                AND EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id)
+            ORDER BY e.priority DESC, e.conversation_handle LIMIT 1;
+        END IF;
         IF v_first IS NULL THEN
             RETURN NULL;
         ELSIF q.retry_then = 'DEAD_LETTER' THEN

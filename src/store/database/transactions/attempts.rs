@@ -16,6 +16,10 @@ use tokio::sync::{Notify, OnceCell};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+/// How long a count waits until the server has ended a statement that was given up. A cancel takes milliseconds, but PostgreSQL heeds none
+/// in some steps; tick counts what takes longer. Chosen, not measured.
+const LONGEST_END_MS: i32 = 5_000;
+
 /// What happens to a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -32,6 +36,8 @@ struct Note {
     attempt: Uuid,
     queue: i32,
     group: Uuid,
+    /// The conversation of the first message, if the transaction may have moved it.
+    conversation: Option<Uuid>,
     state: Mutex<State>,
     sent: OnceCell<()>,
 }
@@ -110,6 +116,13 @@ impl Attempt {
         Call { name: "count_rollback", args: vec![Arg::Uuid(self.id), reason.map_or(Arg::Null, Arg::Text)] }
     }
 
+    /// The same, for a transaction that the server may still have to end.
+    pub(in crate::store::database) fn count_when_ended<'a>(&'a self, reason: Option<&'a str>) -> Call<'a> {
+        let mut call = self.count(reason);
+        call.args.push(Arg::Int(LONGEST_END_MS));
+        call
+    }
+
     /// The call after the loss of the transaction, with its age, because its note may be younger.
     pub(in crate::store::database) fn count_loss(&self) -> Call<'static> {
         let age_ms = self.since.elapsed().as_millis().try_into().unwrap_or(i32::MAX);
@@ -185,10 +198,11 @@ impl Database {
         &self,
         attempt: &mut Attempt,
         (queue, group): (i32, Uuid),
+        conversation: Option<Uuid>,
         has_all: bool,
     ) {
         let (state, sent) = (Mutex::new(State::Waits), OnceCell::new());
-        let note = Arc::new(Note { attempt: attempt.id, queue, group, state, sent });
+        let note = Arc::new(Note { attempt: attempt.id, queue, group, conversation, state, sent });
         attempt.received.insert((queue, has_all.then_some(group)));
         attempt.notes.push(note.clone());
         if !self.driver.dialect().notes_later || self.notes.is_careful() {
@@ -232,7 +246,10 @@ impl Database {
 
     async fn send_note(&self, note: &Note) {
         let send = async {
-            let args = vec![Arg::Uuid(note.attempt), Arg::Int(note.queue), Arg::Uuid(note.group)];
+            let mut args = vec![Arg::Uuid(note.attempt), Arg::Int(note.queue), Arg::Uuid(note.group)];
+            if self.driver.dialect().notes_later {
+                args.push(note.conversation.map_or(Arg::Null, Arg::Uuid));
+            }
             match self.control.quick_call(Call { name: "begin_attempt", args }).await {
                 Ok(_) => self.attempt_began(),
                 Err(failure) => {

@@ -296,6 +296,19 @@ impl Session {
         }
     }
 
+    /// Counts the rollback of a transaction that has no link any more. The server may still be at a statement that was given up: then this
+    /// waits for its end, in the line for its groups, so that no other receiver comes before the count. Counts that came too early were
+    /// left to the next tick: a conversation was received a hundred times without a pause, and then its next messages became dead letters.
+    async fn count_ended(&mut self, attempt: &Attempt) -> Linked<Vec<SqlRow>> {
+        if self.is_given_up
+            && !self.seen.is_lost()
+            && let Ok(mut link) = self.database.driver.take().await
+        {
+            return link.call(attempt.count_when_ended(self.rollback_reason.as_deref())).await;
+        }
+        self.database.control.call(self.count(attempt)).await
+    }
+
     /// The call that counts its rollback.
     fn count<'a>(&'a self, attempt: &Attempt) -> Call<'a> {
         if self.seen.is_lost() { attempt.count_loss() } else { attempt.count(self.rollback_reason.as_deref()) }
@@ -306,7 +319,7 @@ impl Session {
         self.taken.clear();
         self.beyond_pool = None;
         if let Some(attempt) = self.attempt.take() {
-            match self.database.control.call(self.count(&attempt)).await {
+            match self.count_ended(&attempt).await {
                 Ok(rows) => notices.extend(notices_in(&rows)),
                 Err(failure) => {
                     tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");
@@ -412,7 +425,8 @@ impl Session {
                 if counts && let Some(first) = messages.first() {
                     let attempt = self.attempt.get_or_insert_with(|| Attempt::since(Instant::now()));
                     let from = (queue_id, first.conversation_group_id.0);
-                    self.database.note_receive(attempt, from, top.is_none()).await;
+                    let conversation = Some(first.conversation_handle.0);
+                    self.database.note_receive(attempt, from, conversation, top.is_none()).await;
                 }
             }
             _ => self.effects.has_left_messages = true,
@@ -615,6 +629,7 @@ impl Drop for Session {
         (rest.link, rest.is_given_up) = (self.link.take(), self.is_busy);
         (rest.claim, rest.beyond_pool) = (self.claim.take(), self.beyond_pool.take());
         rest.attempt = self.attempt.take();
+        rest.rollback_reason = self.seen.reason();
         rest.held_jobs = std::mem::take(&mut self.held_jobs);
         rest.holds_locks = self.holds_locks;
         rest.effects = std::mem::take(&mut self.effects);

@@ -151,7 +151,7 @@ impl Session {
                 self.link = Some(link);
                 if counts {
                     let attempt = self.attempt.get_or_insert_with(|| Attempt::since(since));
-                    self.database.note_receive(attempt, (queue, group), has_all).await;
+                    self.database.note_receive(attempt, (queue, group), None, has_all).await;
                 }
                 Ok(())
             }
