@@ -5,8 +5,16 @@ use crate::catalog::same_name;
 use crate::id::ConversationHandle;
 use crate::protocol::work::{Job, WorkVerb};
 use crate::protocol::{Message, Outcome, ReceiveFrom, Verb};
+use std::time::Duration;
+use tokio::time::timeout;
 
 impl Tx {
+    /// Whether a dropped call is still under way after this time.
+    pub(crate) async fn is_at_work_after(&self, time: Duration) -> bool {
+        let mut state = self.state.lock().await;
+        timeout(time, state.finish_abandoned()).await.is_err()
+    }
+
     /// The jobs that dropped takes of this transaction have taken, whatever they asked for.
     pub(crate) async fn abandoned_jobs(&self) -> Vec<Job> {
         let mut state = self.state.lock().await;

@@ -209,6 +209,29 @@ async fn a_long_handler_keeps_its_lease_and_a_cancelled_job_ends_its_handler() {
     assert_eq!(worker.stop().await.lost, 1);
 }
 
+/// The reader waited for the statement without end, and all writers with it.
+#[tokio::test]
+async fn a_statement_that_a_failed_handler_has_given_up_keeps_no_reader() {
+    let _limit = limit();
+    let broker = broker("WITH MAX_ATTEMPTS = 2, RETRY_DELAY_MS = 0").await;
+    broker.sql("create table note (n)", ()).await.unwrap();
+    broker.push_job(TASKS, &1).await.unwrap();
+    let worker = broker.worker(TASKS, async |context: dialoq::work::Context, _| {
+        let tx = context.tx.as_ref().expect("the worker runs in transactions");
+        let endless =
+            "insert into note with recursive r (n) as (select 1 union all select n + 1 from r) select count(*) from r";
+        if context.job.attempt == 1 {
+            let given_up = tokio::time::timeout(Duration::from_millis(1), tx.sql(endless, ())).await;
+            return given_up.map(drop).map_err(|_| "it takes too long");
+        }
+        Ok(())
+    });
+    let worker = worker.in_transactions().start();
+    finished(&worker, 2).await;
+    let counted = worker.stop().await;
+    assert_eq!((counted.failed, counted.completed), (1, 1));
+}
+
 #[tokio::test]
 async fn what_a_handler_does_in_its_transaction_is_committed_with_the_job() {
     let _limit = limit();

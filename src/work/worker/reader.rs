@@ -33,6 +33,9 @@ const IDLE_WAIT: Duration = Duration::from_millis(500);
 /// The most requests for a longer lease that wait for their answers: they hold a job for some thirty leases.
 const MOST_BEATS_UNANSWERED: usize = 100;
 
+/// How long a reader waits for a statement that a failed handler has given up. Then it rolls back, which ends the statement.
+const LAST_STATEMENT: Duration = Duration::from_secs(1);
+
 /// How long a report waits before it is made again.
 const PAUSE_BEFORE_REPORT: Duration = Duration::from_millis(50);
 
@@ -337,6 +340,14 @@ impl<T: Send + 'static> Reader<T> {
             self.note_failure(&job, "its handler kept the transaction; the job is given back when it lets go");
             return Ok(true);
         };
+        if let Ended::Failed(reason, _) | Ended::NotBegun(reason) = &ended
+            && tx.is_at_work_after(LAST_STATEMENT).await
+        {
+            // Its rollback is a failed attempt, without the reason. The reader waited for the statement, and on SQLite all writers with it.
+            self.note_failure(&job, reason);
+            tx.rollback().await?;
+            return Ok(true);
+        }
         if let Some(conflict) = tx.deadlock().await {
             return self.note_end(&job, Err(conflict));
         }
