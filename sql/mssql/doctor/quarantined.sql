@@ -7,6 +7,6 @@ SELECT
 FROM dialoq.effective_endpoint AS e
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
-WHERE e.is_quarantined = 1 AND e.retry_at IS NULL
+WHERE e.is_quarantined = 1 AND e.retry_at IS NULL AND e.state NOT IN (N'DO', N'CD')
 GROUP BY q.queue_id, q.name
 ORDER BY amount DESC, subject

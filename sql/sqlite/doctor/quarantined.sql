@@ -5,6 +5,6 @@ SELECT q.name AS subject, count(DISTINCT e.conversation_group_id) AS amount, min
 FROM dialoq_conversation_endpoint AS e
 JOIN dialoq_service AS s ON s.service_id = e.service_id
 JOIN dialoq_service_queue AS q ON q.queue_id = s.queue_id
-WHERE e.is_quarantined = 1 AND e.retry_at IS NULL
+WHERE e.is_quarantined = 1 AND e.retry_at IS NULL AND e.state NOT IN ('DO', 'CD')
 GROUP BY q.queue_id
 ORDER BY amount DESC, subject
