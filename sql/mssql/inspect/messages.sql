@@ -32,4 +32,4 @@ ORDER BY
     CASE WHEN m.status = 1 THEN 0 ELSE 1 END, e.is_quarantined,
     -MAX(m.priority) OVER (PARTITION BY m.conversation_group_id, CASE WHEN m.status = 1 THEN 0 ELSE 1 END, e.is_quarantined),
     MIN(m.queuing_order) OVER (PARTITION BY m.conversation_group_id, CASE WHEN m.status = 1 THEN 0 ELSE 1 END, e.is_quarantined),
-    -m.priority, m.conversation_handle, CASE m.message_type_id WHEN 3 THEN 0 WHEN 1 THEN 1 ELSE 2 END, m.queuing_order
+    -m.priority, CAST(m.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2, CASE m.message_type_id WHEN 3 THEN 0 WHEN 1 THEN 1 ELSE 2 END, m.queuing_order

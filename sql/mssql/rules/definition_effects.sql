@@ -3,7 +3,8 @@
 -- Takes: see each procedure
 -- Gives: notices
 -- Errors: 51205 if two transactions wait for each other's groups
--- Locks: the groups of conversations that are changed, waiting; an endpoint that only gets an Error is not locked
+-- Locks: the groups of conversations that are changed, waiting; an endpoint that only gets an Error is not locked. The reads after that
+--     pass over the rows of other groups that are being changed, for which a scan would wait
 -- Called by: dialoq_admin (on_contract_dropped, on_service_contracts_dropped, on_service_moved, on_service_dropped,
 --     on_queue_dropped, on_queue_status_changed, on_new_broker, on_error_broker_conversations, on_notification_created,
 --     on_notification_dropped)
@@ -122,7 +123,7 @@ BEGIN
     BEGIN
         SET @next = NULL;
         SELECT TOP (1) @next = e.endpoint_id
-        FROM dialoq.conversation_endpoint AS e
+        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
         WHERE e.service_contract_id = @contract_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
         IF @next IS NULL BREAK;
         SET @id = @next;
@@ -182,7 +183,7 @@ BEGIN
         SET @next = NULL;
         SELECT TOP (1) @next = e.endpoint_id, @group = e.conversation_group_id, @conversation_id = e.conversation_id,
             @is_initiator = e.is_initiator
-        FROM dialoq.conversation_endpoint AS e
+        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
         WHERE e.service_id = @service_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
         IF @next IS NULL BREAK;
         SET @id = @next;
@@ -212,7 +213,7 @@ BEGIN
     BEGIN
         SET @next = NULL;
         SELECT TOP (1) @next = e.endpoint_id, @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
-        FROM dialoq.conversation_endpoint AS e
+        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
         WHERE e.service_id = @service_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
         IF @next IS NULL BREAK;
         SET @id = @next;
@@ -262,6 +263,7 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = r.conversation_group_id AND s.queue_id <> @queue_id);
+    EXEC dialoq.forget_rollbacks @queue_id;
     SET @notices = CONCAT(@notices, N' q:', @queue_id);
     EXEC dialoq.request_recheck_of_definitions;
     SELECT dialoq.distinct_notices(@notices) AS notices;

@@ -47,14 +47,26 @@ AS
 BEGIN
     SET NOCOUNT ON;
     SET @is_held_back = 0;
-    IF @held_until > dialoq.current_time_utc() AND NOT EXISTS (
+    IF @held_until <= dialoq.current_time_utc() RETURN;
+    IF EXISTS (
         SELECT 1
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE s.queue_id = @queue_id
-            AND (APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Transaction') = N'Exclusive'
-                OR APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Session') = N'Exclusive'))
-        SET @is_held_back = 1;
+            AND APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Session') = N'Exclusive')
+        RETURN;
+    -- Outside a transaction the server refuses to say what its transaction holds (3918).
+    IF @@TRANCOUNT > 0
+    BEGIN
+        IF EXISTS (
+            SELECT 1
+            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            WHERE s.queue_id = @queue_id
+                AND APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Transaction') = N'Exclusive')
+            RETURN;
+    END
+    SET @is_held_back = 1;
 END
 GO
 

@@ -28,7 +28,7 @@ BEGIN
     IF @peer_id IS NOT NULL RETURN;
     SELECT @peer_id = p.endpoint_id, @state = p.state, @group = p.conversation_group_id, @service_id = p.service_id,
         @is_system = p.is_system
-    FROM dialoq.conversation_endpoint AS p
+    FROM dialoq.conversation_endpoint AS p WITH (INDEX (conversation_endpoint_peer), FORCESEEK)
     WHERE p.conversation_id = @conversation_id AND p.is_initiator = @other;
 END
 GO

@@ -47,7 +47,10 @@ BEGIN
         SET @instance = dialoq.id_text(@guid);
     ELSE IF @broker_instance IS NOT NULL
     BEGIN
-        SET @instance = dialoq.id_text(TRY_CAST(@broker_instance AS uniqueidentifier));
+        -- The cast takes the first 36 characters of a longer text.
+        SET @instance = dialoq.id_text(CASE
+            WHEN DATALENGTH(@broker_instance) = 72 OR DATALENGTH(@broker_instance) = 76 AND @broker_instance LIKE N'{%}'
+            THEN TRY_CAST(@broker_instance AS uniqueidentifier) END);
         IF @instance IS NULL
         BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'''', @broker_instance, N''' is no broker instance; it must be a GUID, or ''CURRENT DATABASE'''));

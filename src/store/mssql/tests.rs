@@ -234,6 +234,33 @@ async fn transactions_are_not_the_users() {
     database.end().await;
 }
 
+/// The COMMIT only lowered the count: it seemed to succeed, and the connection kept all later work in that transaction.
+#[tokio::test]
+async fn a_procedure_that_leaves_a_transaction_open_loses_no_commit() {
+    let _limit = crate::testing::limit();
+    let Some(database) = Database::new("").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    link.script(
+        "CREATE PROCEDURE dialoq.leaves_one_open AS BEGIN BEGIN TRANSACTION; INSERT dialoq.t (a) VALUES (9); END;",
+    )
+    .await
+    .unwrap();
+    link.begin().await.unwrap();
+    link.execute(&sql("INSERT dialoq.t (a) VALUES (1)", vec![])).await.unwrap();
+    link.save(0).await.unwrap();
+    let failure = link.execute(&sql("EXEC dialoq.leaves_one_open", vec![])).await.unwrap_err();
+    assert_eq!((failure.error.code(), failure.fate), (Code::USER_SQL_FAILED, Fate::Undone));
+    link.rollback_to(0).await.unwrap();
+    link.commit().await.unwrap();
+    let open = link.read("SELECT @@TRANCOUNT AS n").await.unwrap();
+    assert_eq!(open[0].get::<i64>("n").unwrap(), 0, "it is committed");
+    drop(link);
+    let mut link = database.driver.take().await.unwrap();
+    assert_eq!(count(&mut *link).await, 1, "the row of the procedure is undone");
+    drop(link);
+    database.end().await;
+}
+
 #[tokio::test]
 async fn a_refusal_outside_a_transaction_leaves_nothing_open() {
     let _limit = crate::testing::limit();
