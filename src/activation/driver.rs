@@ -348,6 +348,10 @@ impl Driver {
             let none = self.settings(&catalog, None);
             self.monitor.check(&none, &facts, running, now);
             self.queue_id = queue_id;
+            // Its readers too: those that are there go on by the name, and hold places of the old queue. The maximum would not count them.
+            if queue_id.is_some_and(|id| self.running.values().any(|reader| reader.place.queue_id != id)) {
+                std::mem::replace(&mut self.stopping, watch::channel(false).0).send_replace(true);
+            }
         }
         let settings = self.settings(&catalog, queue.as_ref());
         self.send_away();

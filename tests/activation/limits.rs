@@ -39,6 +39,27 @@ staged!(a_lowered_limit_stops_and_starts_no_reader, async |store| {
     assert_eq!(row(&readers).await.tasks_running, 1);
 });
 
+// Readers went on with the new queue beside those that it had started: twice the maximum in two processes.
+staged!(a_queue_that_is_made_again_has_readers_of_its_own, async |store| {
+    let stage = Stage::new(store).await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    stage.arrive(1).await;
+    let old = theatre.next().await;
+    assert_eq!(old.receives().await, 1);
+    old.commits().await;
+    stage.ddl("DROP SERVICE [worker]; DROP QUEUE [work]; CREATE QUEUE [work]").await;
+    stage.ddl("CREATE SERVICE [worker] ON QUEUE [work] ([DEFAULT])").await;
+    let _ = readers.monitor().await;
+    old.is_stopped().await;
+    old.leaves().await;
+    stage.arrive(1).await;
+    let new = theatre.next().await;
+    assert_eq!(new.receives().await, 1);
+    new.commits().await;
+    assert_eq!(row(&readers).await.tasks_running, 1);
+});
+
 staged!(a_clause_that_is_dropped_leaves_the_limit_of_the_program, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();

@@ -199,6 +199,8 @@ enum Order {
     Wait(Duration),
     Commit,
     Rollback,
+    /// Waits until it is to leave.
+    Stop,
     /// Keeps the transaction alive beyond the reader's end.
     LeakTx,
     /// Drops the transaction without an end.
@@ -251,6 +253,11 @@ impl Puppet {
 
     pub(crate) async fn drops_its_tx(&self) {
         self.send_order(Order::DropTx).await;
+    }
+
+    /// Waits until it is to leave.
+    pub(crate) async fn is_stopped(&self) {
+        self.send_order(Order::Stop).await;
     }
 
     pub(crate) async fn leaves(self) {
@@ -322,6 +329,10 @@ async fn play(
             }
             Order::Rollback => {
                 tx.take().expect("a transaction is open").rollback().await?;
+                0
+            }
+            Order::Stop => {
+                session.stopping().await;
                 0
             }
             Order::LeakTx => {

@@ -246,6 +246,15 @@ pub(crate) fn logins_are_60034(store: Store) {
         let failed = error(PostgresDriver::new(&url(&nowhere)).unwrap().take().await);
         assert_eq!(failed.code(), Code::ACCESS_DENIED);
         assert!(failed.message().contains("no_such_database"), "{failed}");
+        // The other host is down, which hid the answer.
+        if let Some((before, (folder, port))) =
+            nowhere.split_once("?host=").and_then(|(before, after)| Some((before, after.split_once("&port=")?)))
+        {
+            let hosts = format!("{}:{port},127.0.0.1:1", folder.replace('/', "%2F"));
+            let failed = error(PostgresDriver::new(&url(&before.replace("localhost", &hosts))).unwrap().take().await);
+            assert_eq!(failed.code(), Code::SERVER_UNREACHABLE);
+            assert!(failed.message().contains("\" does not exist"), "{failed}");
+        }
         let mut link = stage.link().await;
         execute(&mut *link, "CREATE ROLE dialoq_without_rights").await.ok();
         execute(&mut *link, "SELECT set_config('role', 'dialoq_without_rights', false)").await.unwrap();

@@ -247,7 +247,7 @@ async fn a_procedure_that_leaves_a_transaction_open_loses_no_commit() {
     .unwrap();
     link.begin().await.unwrap();
     link.execute(&sql("INSERT dialoq.t (a) VALUES (1)", vec![])).await.unwrap();
-    link.save(0).await.unwrap();
+    link.savepoint(0).await.unwrap();
     let failure = link.execute(&sql("EXEC dialoq.leaves_one_open", vec![])).await.unwrap_err();
     assert_eq!((failure.error.code(), failure.fate), (Code::USER_SQL_FAILED, Fate::Undone));
     link.rollback_to(0).await.unwrap();

@@ -385,17 +385,20 @@ impl Connector {
         let limit = self.limit;
         let made_after = self.read_only_refusals.load(Relaxed);
         let mut connected = Err(silent(limit, &self.label));
+        let mut refused = None;
         for host in &self.hosts {
             connected = match tokio::time::timeout(limit, host.connect(self.tls.clone())).await {
                 Ok(connected) => connected.map_err(|error| not_connected(&error, &self.label)),
                 // It may be stopped, and the next one have taken over.
                 Err(_) => Err(silent(limit, &self.label)),
             };
-            if connected.is_ok() {
-                break;
+            match &connected {
+                Ok(_) => break,
+                Err(error) if error.code() == Code::ACCESS_DENIED => refused = Some(error.message().to_owned()),
+                Err(_) => {}
             }
         }
-        let (client, mut connection) = connected?;
+        let (client, mut connection) = connected.map_err(|error| beside_refusal(error, refused))?;
         // Such a session keeps that setting of its database when the time in which the server only reads is over.
         let only_reads = connection.parameter(READ_ONLY) == Some("on");
         let lost = Arc::new(OnceLock::new());
@@ -563,4 +566,15 @@ fn label(config: &Config) -> DatabaseLabel {
     let user = config.get_user().unwrap_or("of this process");
     let database = config.get_dbname().or(config.get_user()).unwrap_or("of this user");
     DatabaseLabel(format!("PostgreSQL server {}, database '{database}', user '{user}'", hosts.join(",")))
+}
+
+/// The error of the last host, with what an earlier one has refused: that host can be reached, and its answer is the one to act on.
+fn beside_refusal(error: Error, refused: Option<String>) -> Error {
+    match refused {
+        Some(refused) if error.code() != Code::ACCESS_DENIED => {
+            let message = format!("{}; another of its hosts answers: {refused}", error.message());
+            Error::new(error.code(), message).caused_by(error)
+        }
+        _ => error,
+    }
 }
