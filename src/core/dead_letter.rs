@@ -32,14 +32,15 @@ impl Core {
     /// Moves the message that RECEIVE would give first of a group into the dead letters.
     pub(super) fn bury_first(
         &mut self,
-        group: u32,
-        queue_id: i32,
+        accused: Option<u32>,
         attempts: u16,
         reason: Option<&str>,
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        let Some(place) = self.first_to_receive(group) else { return };
+        let Some(place) = accused else { return };
+        let group = self.endpoints[place].group;
+        let queue_id = self.groups[group].queue_id;
         let endpoint = &mut self.endpoints[place];
         let row = if endpoint.system_rows().is_empty() {
             let sequence = endpoint.receive_sequence.saturating_sub(u64::from(endpoint.rows.len()));

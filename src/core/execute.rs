@@ -117,7 +117,9 @@ impl Core {
         for (queue_id, _) in &session.received_queues {
             self.queue_state(*queue_id).forget_rollbacks();
         }
-        for group in std::mem::take(&mut session.received_groups) {
+        // The group in which they are now, and the one that they may have left.
+        let (now_in, left) = (std::mem::take(&mut session.received_groups), std::mem::take(&mut session.received_from));
+        for group in now_in.into_iter().chain(left.into_keys()) {
             if self.groups.get(group).is_some() {
                 self.set_group_rollbacks(group, 0);
             }

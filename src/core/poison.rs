@@ -32,11 +32,12 @@ impl Core {
             }
             let policy = queue.retry;
             if policy.is_some() || queue.is_poison_quarantine_enabled {
-                for &group in &session.received_from {
+                for (&group, &first) in &session.received_from {
                     if self.groups.get(group).is_some_and(|group| group.queue_id == queue_id) {
                         match policy {
                             Some(policy) => {
-                                self.retry_group(group, queue_id, policy, session.reason.as_deref(), now, effects);
+                                let accused = self.accused(group, first);
+                                self.retry_group(group, accused, policy, session.reason.as_deref(), now, effects);
                             }
                             None => self.count_group_rollback(group),
                         }
@@ -77,11 +78,21 @@ impl Core {
         }
     }
 
-    /// An attempt at a group has failed: the group pauses, or the policy gives up.
+    /// The conversation whose message was received first of a group, if it still gives it; else that of the message that RECEIVE would give
+    /// first. One of a higher level may have come meanwhile, which no reader has seen.
+    fn accused(&self, group: u32, first: u32) -> Option<u32> {
+        let gives = self
+            .endpoints
+            .get(first)
+            .is_some_and(|endpoint| endpoint.group == group && !endpoint.is_quarantined && endpoint.waiting_rows() > 0);
+        if gives { Some(first) } else { self.first_to_receive(group) }
+    }
+
+    /// An attempt at a group has failed: the group pauses, or the policy gives up on the accused conversation.
     fn retry_group(
         &mut self,
         group: u32,
-        queue_id: i32,
+        accused: Option<u32>,
         policy: RetryPolicy,
         reason: Option<&str>,
         now: Timestamp,
@@ -94,11 +105,12 @@ impl Core {
             return;
         }
         self.set_group_rollbacks(group, 0);
+        let queue_id = self.groups[group].queue_id;
         match policy.then {
             AfterRetries::Quarantine => self.set_quarantined(group, true),
             AfterRetries::QueueOff => self.disable_queue(queue_id, now, effects),
-            AfterRetries::EndWithError => self.end_first(group, queue_id, attempts, now, effects),
-            AfterRetries::DeadLetter => self.bury_first(group, queue_id, attempts, reason, now, effects),
+            AfterRetries::EndWithError => self.end_accused(accused, queue_id, attempts, now, effects),
+            AfterRetries::DeadLetter => self.bury_first(accused, attempts, reason, now, effects),
         }
     }
 
@@ -140,9 +152,15 @@ impl Core {
         effects.arrivals.push(Arrival { queue_id, newly_ready });
     }
 
-    /// Ends the conversation of the message that RECEIVE would give first of a group.
-    fn end_first(&mut self, group: u32, queue_id: i32, attempts: u16, now: Timestamp, effects: &mut Effects) {
-        let Some(place) = self.first_to_receive(group) else { return };
+    fn end_accused(
+        &mut self,
+        accused: Option<u32>,
+        queue_id: i32,
+        attempts: u16,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let Some(place) = accused else { return };
         let queue = self.catalog.queues.get(&queue_id).map_or("", |queue| &queue.name);
         let description = Error::retries_used_up(queue, attempts).message().to_owned();
         self.apply_end(place, EndForm::WithError { code: Code::RETRIES_USED_UP.0.into(), description }, now, effects);

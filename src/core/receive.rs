@@ -56,11 +56,11 @@ impl Core {
             if taken.len() as u64 >= limit {
                 break;
             }
-            let before = taken.len();
+            let is_first = taken.is_empty();
             self.take(session, group, place, limit, &mut taken);
-            if taken.len() > before {
+            if is_first && !taken.is_empty() {
                 // Where it is after a rollback: the session may have moved it.
-                session.received_from.insert(self.endpoints[place].group);
+                session.received_from.entry(self.endpoints[place].group).or_insert(place);
             }
         }
         self.mark_stale(group);

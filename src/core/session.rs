@@ -14,7 +14,7 @@ use crate::protocol::{Body, EndForm};
 use crate::time::Timestamp;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -37,8 +37,8 @@ pub struct Session {
     pub(super) received_queues: SmallVec<[(i32, u64); 2]>,
     /// Groups from which rows were received, by the same rule.
     pub(super) received_groups: BTreeSet<u32>,
-    /// The groups that have these messages again after a rollback.
-    pub(super) received_from: BTreeSet<u32>,
+    /// The groups that have the first message of each RECEIVE again after a rollback, with its conversation.
+    pub(super) received_from: BTreeMap<u32, u32>,
     /// Why it is rolled back, if its caller said so.
     pub(super) reason: Option<Arc<str>>,
 }
@@ -151,7 +151,7 @@ impl Session {
             held_timers: SmallVec::new(),
             received_queues: SmallVec::new(),
             received_groups: BTreeSet::new(),
-            received_from: BTreeSet::new(),
+            received_from: BTreeMap::new(),
             reason: None,
         }
     }

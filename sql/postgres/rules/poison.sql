@@ -238,15 +238,18 @@ BEGIN
     IF q.retry_then = 'QUEUE_OFF' THEN
         RETURN nullif(v_notices, '');
     ELSIF q.retry_then IN ('END_WITH_ERROR', 'DEAD_LETTER') THEN
-        -- If several attempts are counted late, the conversation pauses after the one before.
-        UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = false, retry_at = NULL
-        WHERE e.conversation_group_id = p_group AND e.retry_at IS NOT NULL AND e.state NOT IN ('DO', 'CD')
+        -- The conversation of the message that was received first. One of a higher level may have come meanwhile, which no reader has seen.
+        SELECT e.endpoint_id INTO v_first
+        FROM dialoq.conversation_endpoint AS e
+        WHERE e.conversation_group_id = p_group AND (NOT e.is_quarantined OR e.retry_at IS NOT NULL) AND e.state NOT IN ('DO', 'CD')
             AND EXISTS (
                 SELECT FROM generate_series(0, 2) AS k (delivery_class)
                 JOIN dialoq.queue_message AS m
-                    ON m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = p_message)
-        RETURNING e.endpoint_id INTO v_first;
-        -- Else it is that of the message that RECEIVE would give first.
+                    ON m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = p_message);
+        -- If several attempts are counted late, it pauses after the one before.
+        UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = false, retry_at = NULL
+        WHERE e.endpoint_id = v_first AND e.retry_at IS NOT NULL;
+        -- If it is not known, that of the message that RECEIVE would give first.
         IF v_first IS NULL THEN
             SELECT e.endpoint_id INTO v_first
             FROM dialoq.conversation_endpoint AS e
