@@ -114,6 +114,11 @@ impl Driver for MssqlDriver {
         })
     }
 
+    fn has_free(&self) -> bool {
+        let status = self.pool.status();
+        status.size.saturating_sub(status.available) < status.max_size
+    }
+
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
         Box::pin(async {
             let connection = self.connector.connect().await?;

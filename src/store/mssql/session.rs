@@ -122,7 +122,7 @@ impl Session {
         self.is_broken = !is_stopped;
         if is_stopped {
             let was_in_transaction = self.is_in_transaction;
-            let fate = self.fate(client, asked).await;
+            let fate = self.fate(client, asked, Text::Users).await;
             // The statement may have ended before the request to stop it arrived.
             let is_unknown = asked == Asked::Write && !was_in_transaction;
             let fate = if is_unknown { Fate::Unknown } else { fate };
@@ -267,15 +267,20 @@ impl Session {
         // until this one is rolled back.
         let fate = match error.code() {
             Code::DEADLOCK => self.end_transaction(client).await,
-            _ => self.fate(client, asked).await,
+            _ => self.fate(client, asked, text).await,
         };
         Err(Failure { error, fate, is_link_usable: !self.is_broken })
     }
 
     /// After an error of the server: rolls the transaction back if it cannot go on.
-    async fn fate(&mut self, client: &mut Client, asked: Asked) -> Fate {
+    async fn fate(&mut self, client: &mut Client, asked: Asked, text: Text) -> Fate {
         if self.is_in_transaction && asked != Asked::Commit {
-            let state = self.batch(client, client::TRANSACTION_STATE).await;
+            // A transaction of the user's that takes our calls may be nested: its levels are not ours to end.
+            let asks = match text {
+                Text::Users => client::USERS_TRANSACTION_STATE,
+                Text::Ours => client::TRANSACTION_STATE,
+            };
+            let state = self.batch(client, asks).await;
             let state = state.map(|results| results.first().and_then(|rows| rows.first()?.get::<i32, _>(0)));
             if let Ok(Some(1)) = state {
                 self.is_broken = false;
