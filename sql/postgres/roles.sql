@@ -64,10 +64,16 @@ DECLARE
     v_statement text;
 BEGIN
     FOR v_statement IN
-        SELECT k.statement
+        -- A routine that has other arguments now has its rights by its name.
+        SELECT CASE WHEN n.routine IS NULL THEN k.statement ELSE replace(k.statement, k.routine, n.routine) END
         FROM jsonb_to_recordset(coalesce(nullif(current_setting('dialoq.kept_rights', true), ''), '[]')::jsonb)
             AS k (relation text, routine text, "column" text, statement text)
-        WHERE to_regprocedure(k.routine) IS NOT NULL
+        LEFT JOIN LATERAL (
+            SELECT min(p.oid::regprocedure::text) AS routine FROM pg_catalog.pg_proc AS p
+            WHERE p.pronamespace = 'dialoq'::regnamespace AND starts_with(k.routine, format('dialoq.%I(', p.proname))
+            HAVING count(*) = 1
+        ) AS n ON to_regprocedure(k.routine) IS NULL
+        WHERE to_regprocedure(k.routine) IS NOT NULL OR n.routine IS NOT NULL
             OR k."column" IS NULL AND to_regclass(k.relation) IS NOT NULL
             OR EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = to_regclass(k.relation) AND a.attname = k."column")
     LOOP

@@ -142,6 +142,11 @@ pub(crate) fn rights_on_single_functions_and_views_survive(store: Store) {
              CREATE VIEW dialoq.gone AS SELECT 1 AS one; GRANT SELECT (one) ON dialoq.gone TO {user}; COMMENT ON VIEW dialoq.gone IS 'Dialoq';
              GRANT SELECT ON dialoq.gone TO {user};
              GRANT EXECUTE ON FUNCTION dialoq.tick(integer) TO PUBLIC;
+             DROP FUNCTION dialoq.count_rollback(uuid, text, integer);
+             CREATE FUNCTION dialoq.count_rollback(uuid, text) RETURNS integer LANGUAGE sql SECURITY DEFINER
+                 SET search_path = pg_catalog, pg_temp AS 'SELECT 1';
+             COMMENT ON FUNCTION dialoq.count_rollback(uuid, text) IS 'Dialoq: with earlier arguments';
+             GRANT EXECUTE ON FUNCTION dialoq.count_rollback(uuid, text) TO {user};
              UPDATE dialoq.installed SET logic_hash = 'earlier'"
         ));
         Broker::open(database.url()).await.unwrap().close().await.unwrap();
@@ -154,10 +159,11 @@ pub(crate) fn rights_on_single_functions_and_views_survive(store: Store) {
                 has_function_privilege('{user}', 'dialoq.poll()', 'EXECUTE'),
                 (SELECT count(*) FROM pg_proc AS p, aclexplode(p.proacl) AS a
                  WHERE p.pronamespace = 'dialoq'::regnamespace AND a.grantee = 0), to_regclass('dialoq.gone') IS NULL,
-                to_regclass('public.planted') IS NULL)"
+                to_regclass('public.planted') IS NULL,
+                has_function_privilege('{user}', 'dialoq.count_rollback(uuid, text, integer)', 'EXECUTE'))"
         ));
         database.sql(&format!("DROP OWNED BY {user}; DROP ROLE {user}"));
-        assert_eq!(kept, "t t f t f f 0 t t");
+        assert_eq!(kept, "t t f t f f 0 t t t");
     });
 }
 
