@@ -157,7 +157,8 @@ impl Broker {
         self.store.submit_once(unit_id, unit).await
     }
 
-    /// Whether a unit of [`Broker::submit_once`] or a transaction of [`Tx::claim`] has happened. It waits while that is under way.
+    /// Whether a unit of [`Broker::submit_once`] or a transaction of [`Tx::claim`] has happened. It waits while that is under way, so do not
+    /// ask from the flow of that transaction itself.
     ///
     /// # Errors
     /// 60026 the store keeps no ids.

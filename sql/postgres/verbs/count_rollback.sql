@@ -29,7 +29,7 @@ BEGIN
                 PERFORM set_config('lock_timeout', p_wait_ms::text, true);
                 PERFORM dialoq.wait_for_group(v_group);
                 PERFORM set_config('lock_timeout', v_timeout, true);
-            EXCEPTION WHEN lock_not_available THEN
+            EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
                 EXIT;
             END;
         END LOOP;

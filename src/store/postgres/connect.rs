@@ -116,9 +116,9 @@ pub(super) struct Session {
     pub(super) client: Arc<Client>,
     /// Why it was lost, once it was.
     pub(super) lost: Arc<OnceLock<Loss>>,
-    pub(super) calls: HashMap<&'static str, Arc<Prepared>>,
+    pub(super) calls: HashMap<(&'static str, usize), Arc<Prepared>>,
     /// Those that travel with BEGIN.
-    pub(super) calls_after_begin: HashMap<&'static str, Arc<Prepared>>,
+    pub(super) calls_after_begin: HashMap<(&'static str, usize), Arc<Prepared>>,
     pub(super) texts: HashMap<String, Arc<Prepared>>,
     /// Cleaning after the last user is under way; the result says whether it succeeded.
     pub(super) renewal: Option<Renewal>,

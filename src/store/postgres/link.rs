@@ -361,8 +361,8 @@ impl PgLink {
     async fn prepare(&mut self, kept: Kept<'_>) -> Result<Arc<Prepared>, SendError> {
         let session = self.session();
         let found = match kept {
-            Kept::Call(name, _) => session.calls.get(name),
-            Kept::CallAfterBegin(name, _) => session.calls_after_begin.get(name),
+            Kept::Call(name, arguments) => session.calls.get(&(name, arguments)),
+            Kept::CallAfterBegin(name, arguments) => session.calls_after_begin.get(&(name, arguments)),
             Kept::Text(text) => session.texts.get(text),
         };
         if let Some(prepared) = found {
@@ -382,8 +382,8 @@ impl PgLink {
             texts.clear();
         }
         match kept {
-            Kept::Call(name, _) => calls.insert(name, prepared.clone()),
-            Kept::CallAfterBegin(name, _) => calls_after_begin.insert(name, prepared.clone()),
+            Kept::Call(name, arguments) => calls.insert((name, arguments), prepared.clone()),
+            Kept::CallAfterBegin(name, arguments) => calls_after_begin.insert((name, arguments), prepared.clone()),
             Kept::Text(text) => texts.insert(text.to_owned(), prepared.clone()),
         };
         Ok(prepared)
@@ -391,8 +391,8 @@ impl PgLink {
 
     fn forget(&mut self, kept: Kept<'_>) {
         match kept {
-            Kept::Call(name, _) => self.session().calls.remove(name),
-            Kept::CallAfterBegin(name, _) => self.session().calls_after_begin.remove(name),
+            Kept::Call(name, arguments) => self.session().calls.remove(&(name, arguments)),
+            Kept::CallAfterBegin(name, arguments) => self.session().calls_after_begin.remove(&(name, arguments)),
             Kept::Text(text) => self.session().texts.remove(text),
         };
     }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 /// How long a count waits until the server has ended a statement that was given up. A cancel takes milliseconds, but PostgreSQL heeds none
 /// in some steps; tick counts what takes longer. Chosen, not measured.
-const LONGEST_END_MS: i32 = 5_000;
+const LONGEST_END_MS: i32 = 1_000;
 
 /// What happens to a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,14 +113,17 @@ impl Attempt {
 
     /// The call after a rollback, with its reason.
     pub(in crate::store::database) fn count<'a>(&self, reason: Option<&'a str>) -> Call<'a> {
-        Call { name: "count_rollback", args: vec![Arg::Uuid(self.id), reason.map_or(Arg::Null, Arg::Text)] }
+        self.count_within(reason, 0)
     }
 
     /// The same, for a transaction that the server may still have to end.
-    pub(in crate::store::database) fn count_when_ended<'a>(&'a self, reason: Option<&'a str>) -> Call<'a> {
-        let mut call = self.count(reason);
-        call.args.push(Arg::Int(LONGEST_END_MS));
-        call
+    pub(in crate::store::database) fn count_when_ended<'a>(&self, reason: Option<&'a str>) -> Call<'a> {
+        self.count_within(reason, LONGEST_END_MS)
+    }
+
+    fn count_within<'a>(&self, reason: Option<&'a str>, wait_ms: i32) -> Call<'a> {
+        let args = vec![Arg::Uuid(self.id), reason.map_or(Arg::Null, Arg::Text), Arg::Int(wait_ms)];
+        Call { name: "count_rollback", args }
     }
 
     /// The call after the loss of the transaction, with its age, because its note may be younger.

@@ -23,13 +23,13 @@ use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
 use crate::store::{BoxFuture, Seen, SqlRow, SqlRows, SqlStatement, StoreTx};
 pub(in crate::store::database) use first_receive::ConnectionsBeyondPool;
-use first_receive::FirstReceive;
+use first_receive::{CLAIM_POOL_WAIT, FirstReceive};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 /// The savepoint around every verb after the first: a refusal keeps the work before it.
@@ -249,8 +249,7 @@ impl Session {
             self.database.send_notes(attempt).await;
         }
         if self.is_given_up {
-            // The link closes. It was kept for the notes.
-            self.link = None;
+            self.count_given_up().await;
         }
         if !is_link_usable || self.database.open_work.check().is_err() {
             self.seen.lose();
@@ -296,17 +295,28 @@ impl Session {
         }
     }
 
-    /// Counts the rollback of a transaction that has no link any more. The server may still be at a statement that was given up: then this
-    /// waits for its end, in the line for its groups, so that no other receiver comes before the count. Counts that came too early were
-    /// left to the next tick: a conversation was received a hundred times without a pause, and then its next messages became dead letters.
-    async fn count_ended(&mut self, attempt: &Attempt) -> Linked<Vec<SqlRow>> {
-        if self.is_given_up
-            && !self.seen.is_lost()
-            && let Ok(mut link) = self.database.driver.take().await
-        {
-            return link.call(attempt.count_when_ended(self.rollback_reason.as_deref())).await;
+    /// Closes the link, which was kept for the notes: with that the server ends the statement that was given up. The rollback is counted at
+    /// that end, by a call that waits in the line for the groups, so that no other receiver comes before it. Counts that came too early
+    /// were left to the next tick: a conversation was received a hundred times without a pause, and then its next messages became dead
+    /// letters. If this fails, it is still to be counted.
+    async fn count_given_up(&mut self) {
+        let mut given_up = self.link.take();
+        if self.attempt.is_none() || self.database.open_work.check().is_err() {
+            return;
         }
-        self.database.control.call(self.count(attempt)).await
+        if !self.database.driver.has_free() {
+            given_up = None;
+        }
+        // Later requests wait for this, and it waits no longer for the transactions that have all connections.
+        let Ok(Ok(mut link)) = timeout(CLAIM_POOL_WAIT, self.database.driver.take()).await else { return };
+        let Some(attempt) = &self.attempt else { return };
+        let counted = link.call(attempt.count_when_ended(self.rollback_reason.as_deref()));
+        // It stands in the line before the statement is cancelled, which takes a connection of its own.
+        let (counted, ()) = tokio::join!(biased; counted, async move { drop(given_up) });
+        if let Ok(rows) = counted {
+            self.rollback_notices.extend(notices_in(&rows));
+            self.attempt = None;
+        }
     }
 
     /// The call that counts its rollback.
@@ -319,7 +329,7 @@ impl Session {
         self.taken.clear();
         self.beyond_pool = None;
         if let Some(attempt) = self.attempt.take() {
-            match self.count_ended(&attempt).await {
+            match self.database.control.call(self.count(&attempt)).await {
                 Ok(rows) => notices.extend(notices_in(&rows)),
                 Err(failure) => {
                     tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");

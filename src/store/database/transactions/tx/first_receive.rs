@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 /// How long a transaction with a claim waits for a connection of the pool before it takes one beyond the pool. Longer than usual
 /// statements take, so that a busy pool alone does not add a connection.
-const CLAIM_POOL_WAIT: Duration = Duration::from_millis(250);
+pub(super) const CLAIM_POOL_WAIT: Duration = Duration::from_millis(250);
 
 /// The pause of an old claim that finds no spare connection, and of one whose session hangs. Those that waited in the pool's line got every connection that came back, and kept
 /// it: of 24 transactions of 500 ms on 8 connections a SEND beside them took 450 ms, without old claims 3 ms.
