@@ -122,6 +122,32 @@ staged!(servers, connections_that_are_cut_together_are_one_rollback, async |stor
     broker.close().await.unwrap();
 });
 
+staged!(postgres, an_abort_of_five_readers_at_a_statement_is_one_rollback, async |store| {
+    let database = Database::fresh(store);
+    let broker = Broker::open(database.url()).await.unwrap();
+    define(&broker).await;
+    five_messages(&broker).await;
+    for round in 1..=5 {
+        let handlers = Handlers::new().on_message("DEFAULT", async |context, _| {
+            context.tx().query("select pg_sleep(600)", ()).await?;
+            Ok(())
+        });
+        let readers = broker.activate("work", handlers).max_queue_readers(5).ramp(Ramp::Fast).start();
+        let at_work =
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()";
+        let all = async {
+            while database.sql(at_work).trim() != "5" {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon("five readers at a statement", all).await;
+        soon("the abort", readers.abort()).await;
+        soon("the count", are_back(store, &database, &broker)).await;
+        has_counted(store, &broker, round).await;
+    }
+    broker.close().await.unwrap();
+});
+
 /// Serves the queue with five readers that do not come to an end, until each has a message. Then `main` returns.
 fn main_that_returns(url: &str) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -301,7 +301,7 @@ impl Session {
     /// letters. If this fails, it is still to be counted.
     async fn count_given_up(&mut self) {
         let mut given_up = self.link.take();
-        if self.attempt.is_none() || self.database.open_work.check().is_err() {
+        if self.attempt.is_none() || self.seen.is_lost() || self.database.open_work.check().is_err() {
             return;
         }
         if !self.database.driver.has_free() {
