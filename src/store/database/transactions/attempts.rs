@@ -18,7 +18,10 @@ use uuid::Uuid;
 
 /// How long a count waits until the server has ended a statement that was given up. A cancel takes milliseconds, but PostgreSQL heeds none
 /// in some steps; tick counts what takes longer. Chosen, not measured.
-const LONGEST_END_MS: i32 = 1_000;
+const LONGEST_END_MS: i32 = 5_000;
+
+/// The same if another receiver may have the group first, which may keep it for long, while the count keeps a connection of the pool.
+const LONGEST_TURN_MS: i32 = 1_000;
 
 /// What happens to a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,9 +119,9 @@ impl Attempt {
         self.count_within(reason, 0)
     }
 
-    /// The same, for a transaction that the server may still have to end.
-    pub(in crate::store::database) fn count_when_ended<'a>(&self, reason: Option<&'a str>) -> Call<'a> {
-        self.count_within(reason, LONGEST_END_MS)
+    /// The same, for a transaction that the server may still have to end; whether no other session can be before it in the line for its groups.
+    pub(in crate::store::database) fn count_when_ended<'a>(&self, reason: Option<&'a str>, is_first: bool) -> Call<'a> {
+        self.count_within(reason, if is_first { LONGEST_END_MS } else { LONGEST_TURN_MS })
     }
 
     fn count_within<'a>(&self, reason: Option<&'a str>, wait_ms: i32) -> Call<'a> {

@@ -310,7 +310,7 @@ impl Session {
         // Later requests wait for this, and it waits no longer for the transactions that have all connections.
         let Ok(Ok(mut link)) = timeout(CLAIM_POOL_WAIT, self.database.driver.take()).await else { return };
         let Some(attempt) = &self.attempt else { return };
-        let counted = link.call(attempt.count_when_ended(self.rollback_reason.as_deref()));
+        let counted = link.call(attempt.count_when_ended(self.rollback_reason.as_deref(), given_up.is_some()));
         // It stands in the line before the statement is cancelled, which takes a connection of its own.
         let (counted, ()) = tokio::join!(biased; counted, async move { drop(given_up) });
         if let Ok(rows) = counted {
