@@ -1,6 +1,7 @@
 //! Features that Service Broker does not have: levels that change, RECEIVE by level and by age, definitions apart.
 
 use crate::rig::{Text, code};
+use crate::servers::Store;
 use dialoq::protocol::definition::Definition;
 use dialoq::protocol::work::{Hold, Take, TakeFrom, WorkVerb};
 use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb, system};
@@ -209,8 +210,14 @@ case!(whether_a_unit_has_happened_is_said_when_its_transaction_ends, [267], asyn
     let mut asked = Box::pin(t.broker.unit_happened(id));
     t.still_waits(&mut asked).await;
     tx.rollback_to("before").await?;
-    assert!(!asked.await?, "its transaction has given the id back");
-    tx.rollback().await?;
+    if t.store() == Store::Mssql {
+        // A savepoint keeps the locks of what it undoes.
+        tx.rollback().await?;
+        assert!(!asked.await?);
+    } else {
+        assert!(!asked.await?, "its transaction has given the id back");
+        tx.rollback().await?;
+    }
 });
 
 case!(definitions_of_an_id_are_made_once, [267], async |t| {

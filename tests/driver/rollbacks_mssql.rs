@@ -84,8 +84,8 @@ pub(crate) fn rollbacks_that_are_counted_at_once_turn_a_queue_off(store: Store) 
     on_url(store, |broker, mut client, url| async move {
         broker.close().await.unwrap();
         let count = "DECLARE @queue int = (SELECT queue_id FROM dialoq.service_queue WHERE name = N'server'), @notices nvarchar(max);
-            EXEC dialoq.count_against_queue @queue, @notices OUTPUT";
-        let again = "EXEC dialoq.count_against_queue @queue, @notices OUTPUT";
+            EXEC dialoq.count_against_queue @queue, NULL, NULL, @notices OUTPUT";
+        let again = "EXEC dialoq.count_against_queue @queue, NULL, NULL, @notices OUTPUT";
         let is_on = "SELECT CAST(is_receive_enabled AS int) FROM dialoq.service_queue WHERE name = N'server'";
         let mut other = connect(&url).await;
         let until = Instant::now() + SOON;
