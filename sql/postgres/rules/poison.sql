@@ -49,9 +49,10 @@ BEGIN
     END LOOP;
 END $$;
 
--- Whether a message still waits in a group.
+-- Whether a message still waits in a group. The statement that locks the group asks it, so it reads anew: its message may have been handled
+-- just before the lock was free.
 CREATE OR REPLACE FUNCTION dialoq.waits_in_group(p_group uuid, p_queuing_order bigint) RETURNS boolean
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql VOLATILE AS $$
     SELECT EXISTS (
         SELECT FROM dialoq.conversation_endpoint AS e
         CROSS JOIN generate_series(0, 2) AS k (delivery_class)
