@@ -5,6 +5,7 @@ use super::change::{Change, DeadLetterRow, DeliveryClass};
 use super::effects::Effects;
 use super::endpoint::SystemRow;
 use super::execute::{Checked, lock};
+use super::poison::Accused;
 use super::session::{Op, Session};
 use super::state::Core;
 use crate::error::{Error, Result};
@@ -29,28 +30,32 @@ pub(super) struct DeadLetter {
 }
 
 impl Core {
-    /// Moves the message that RECEIVE would give first of a group into the dead letters.
-    pub(super) fn bury_first(
+    /// Moves the accused message into the dead letters, or the one that RECEIVE would give first of its conversation.
+    pub(super) fn bury(
         &mut self,
-        accused: Option<u32>,
+        accused: Option<Accused>,
         attempts: u16,
         reason: Option<&str>,
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        let Some(place) = accused else { return };
+        let Some(Accused { endpoint: place, queuing_order: accused }) = accused else { return };
         let group = self.endpoints[place].group;
         let queue_id = self.groups[group].queue_id;
         let endpoint = &mut self.endpoints[place];
-        let row = if endpoint.system_rows().is_empty() {
-            let sequence = endpoint.receive_sequence.saturating_sub(u64::from(endpoint.rows.len()));
-            let Some(queuing_order) = endpoint.rows.pop() else { return };
-            if endpoint.rows.is_empty() {
-                self.touched.drained.push(place);
+        let system = endpoint.system_rows();
+        let among_system = system.iter().position(|row| Some(row.queuing_order) == accused);
+        let is_next_in_sequence = accused.is_some() && endpoint.rows.first() == accused;
+        let row = match among_system.or((!is_next_in_sequence && !system.is_empty()).then_some(0)) {
+            Some(at) => endpoint.rare_fields_mut().system_rows.remove(at),
+            None => {
+                let sequence = endpoint.receive_sequence.saturating_sub(u64::from(endpoint.rows.len()));
+                let Some(queuing_order) = endpoint.rows.pop() else { return };
+                if endpoint.rows.is_empty() {
+                    self.touched.drained.push(place);
+                }
+                SystemRow { delivery_class: DeliveryClass::Sequenced, queuing_order, sequence }
             }
-            SystemRow { delivery_class: DeliveryClass::Sequenced, queuing_order, sequence }
-        } else {
-            endpoint.rare_fields_mut().system_rows.remove(0)
         };
         self.queue_state(queue_id).unread -= 1;
         let SystemRow { delivery_class, queuing_order, sequence } = row;

@@ -3,7 +3,7 @@
 
 use super::change::Change;
 use super::effects::{Arrival, Effects};
-use super::session::Session;
+use super::session::{FirstReceived, Session};
 use super::state::Core;
 use crate::catalog::{OffBy, Queue, QueueOff};
 use crate::error::{Code, Error};
@@ -21,6 +21,13 @@ pub(super) enum Ended {
     RolledBack,
     /// Without its caller.
     Lost,
+}
+
+/// What a retry policy gives up on: a conversation, and its message if that is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Accused {
+    pub(super) endpoint: u32,
+    pub(super) queuing_order: Option<u64>,
 }
 
 impl Core {
@@ -78,21 +85,24 @@ impl Core {
         }
     }
 
-    /// The conversation whose message was received first of a group, if it still gives it; else that of the message that RECEIVE would give
-    /// first. One of a higher level may have come meanwhile, which no reader has seen.
-    fn accused(&self, group: u32, first: u32) -> Option<u32> {
+    /// The message that was received first of a group, if its conversation still gives messages; else the conversation of the one that RECEIVE
+    /// would give first. A timer, an Error or a message of a higher level may have come meanwhile, which no reader has seen.
+    fn accused(&self, group: u32, first: FirstReceived) -> Option<Accused> {
         let gives = self
             .endpoints
-            .get(first)
+            .get(first.endpoint)
             .is_some_and(|endpoint| endpoint.group == group && !endpoint.is_quarantined && endpoint.waiting_rows() > 0);
-        if gives { Some(first) } else { self.first_to_receive(group) }
+        if gives {
+            return Some(Accused { endpoint: first.endpoint, queuing_order: Some(first.queuing_order) });
+        }
+        self.first_to_receive(group).map(|endpoint| Accused { endpoint, queuing_order: None })
     }
 
     /// An attempt at a group has failed: the group pauses, or the policy gives up on the accused conversation.
     fn retry_group(
         &mut self,
         group: u32,
-        accused: Option<u32>,
+        accused: Option<Accused>,
         policy: RetryPolicy,
         reason: Option<&str>,
         now: Timestamp,
@@ -110,7 +120,7 @@ impl Core {
             AfterRetries::Quarantine => self.set_quarantined(group, true),
             AfterRetries::QueueOff => self.disable_queue(queue_id, now, effects),
             AfterRetries::EndWithError => self.end_accused(accused, queue_id, attempts, now, effects),
-            AfterRetries::DeadLetter => self.bury_first(accused, attempts, reason, now, effects),
+            AfterRetries::DeadLetter => self.bury(accused, attempts, reason, now, effects),
         }
     }
 
@@ -154,13 +164,13 @@ impl Core {
 
     fn end_accused(
         &mut self,
-        accused: Option<u32>,
+        accused: Option<Accused>,
         queue_id: i32,
         attempts: u16,
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        let Some(place) = accused else { return };
+        let Some(Accused { endpoint: place, .. }) = accused else { return };
         let queue = self.catalog.queues.get(&queue_id).map_or("", |queue| &queue.name);
         let description = Error::retries_used_up(queue, attempts).message().to_owned();
         self.apply_end(place, EndForm::WithError { code: Code::RETRIES_USED_UP.0.into(), description }, now, effects);

@@ -6,7 +6,7 @@ use super::effects::{Effects, Taken};
 use super::endpoint::note_look;
 use super::execute::Checked;
 use super::group_lock::GroupKey;
-use super::session::{Op, Overlay, Session};
+use super::session::{FirstReceived, Op, Overlay, Session};
 use super::state::Core;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
@@ -58,9 +58,10 @@ impl Core {
             }
             let is_first = taken.is_empty();
             self.take(session, group, place, limit, &mut taken);
-            if is_first && !taken.is_empty() {
+            if let (true, Some(first)) = (is_first, taken.first()) {
+                let first = FirstReceived { endpoint: place, queuing_order: first.queuing_order };
                 // Where it is after a rollback: the session may have moved it.
-                session.received_from.entry(self.endpoints[place].group).or_insert(place);
+                session.received_from.entry(self.endpoints[place].group).or_insert(first);
             }
         }
         self.mark_stale(group);

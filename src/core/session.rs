@@ -37,10 +37,17 @@ pub struct Session {
     pub(super) received_queues: SmallVec<[(i32, u64); 2]>,
     /// Groups from which rows were received, by the same rule.
     pub(super) received_groups: BTreeSet<u32>,
-    /// The groups that have the first message of each RECEIVE again after a rollback, with its conversation.
-    pub(super) received_from: BTreeMap<u32, u32>,
+    /// The groups that have the first message of each RECEIVE again after a rollback, with that message.
+    pub(super) received_from: BTreeMap<u32, FirstReceived>,
     /// Why it is rolled back, if its caller said so.
     pub(super) reason: Option<Arc<str>>,
+}
+
+/// The first message that a session received of a group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FirstReceived {
+    pub(super) endpoint: u32,
+    pub(super) queuing_order: u64,
 }
 
 /// A position in a session's log to roll back to.

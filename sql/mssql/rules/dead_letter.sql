@@ -4,22 +4,29 @@
 -- Errors: see each procedure
 -- Locks: see each procedure
 
--- Moves the message that RECEIVE would give first of a conversation into the dead letters. The caller holds the group's lock.
+-- Moves a message of a conversation into the dead letters: the one that is named, or if it is NULL the one that RECEIVE would give first.
+-- The caller holds the group's lock.
 -- Locks: none
-CREATE PROCEDURE dialoq.bury_first
-    @endpoint_id bigint, @attempts int, @reason nvarchar(max), @now datetime2(6)
+CREATE PROCEDURE dialoq.bury
+    @endpoint_id bigint, @message bigint, @attempts int, @reason nvarchar(max), @now datetime2(6)
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @delivery_class smallint, @order bigint, @group uniqueidentifier;
-    SELECT TOP (1) @delivery_class = m.delivery_class, @order = m.queuing_order
-    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-    WHERE m.endpoint_id = @endpoint_id ORDER BY m.delivery_class DESC, m.queuing_order;
-    -- As in take_first: an earlier message may have been passed over. Then that one is tried first.
-    IF @order IS NULL OR EXISTS (
-        SELECT 1 FROM dialoq.queue_message AS n WITH (READUNCOMMITTED)
-        WHERE n.endpoint_id = @endpoint_id AND n.delivery_class = @delivery_class AND n.queuing_order < @order)
-        RETURN;
+    SELECT @delivery_class = m.delivery_class, @order = m.queuing_order
+    FROM dialoq.queue_message AS m WITH (READUNCOMMITTED)
+    WHERE m.endpoint_id = @endpoint_id AND m.delivery_class IN (0, 1, 2) AND m.queuing_order = @message;
+    IF @order IS NULL
+    BEGIN
+        SELECT TOP (1) @delivery_class = m.delivery_class, @order = m.queuing_order
+        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = @endpoint_id ORDER BY m.delivery_class DESC, m.queuing_order;
+        -- As in take_first: an earlier message may have been passed over. Then that one is tried first.
+        IF @order IS NULL OR EXISTS (
+            SELECT 1 FROM dialoq.queue_message AS n WITH (READUNCOMMITTED)
+            WHERE n.endpoint_id = @endpoint_id AND n.delivery_class = @delivery_class AND n.queuing_order < @order)
+            RETURN;
+    END
     SELECT @group = e.conversation_group_id FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     INSERT INTO dialoq.dead_letter (
         queuing_order, endpoint_id, delivery_class, queue_name, service_name, far_service_name, service_contract_name,

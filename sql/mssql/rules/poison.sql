@@ -139,10 +139,10 @@ END
 GO
 
 -- Counts a rollback against a group of a queue with a retry policy: the group pauses, or the policy gives up. The caller holds the
--- group's lock.
+-- group's lock. The message and its conversation are NULL if they are not known.
 -- Locks: those of disable_queue
 CREATE PROCEDURE dialoq.retry_group
-    @queue_id int, @group uniqueidentifier, @reason nvarchar(max), @notices nvarchar(max) OUTPUT
+    @queue_id int, @group uniqueidentifier, @endpoint_id bigint, @message bigint, @reason nvarchar(max), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -176,27 +176,37 @@ BEGIN
         RETURN;
     END
     EXEC dialoq.forget_group_rollbacks @group;
-    -- Attempts that are still to be counted were at the same message: counted against the next one, they would be the end of a message that
-    -- no reader has seen.
+    -- Attempts that are still to be counted were at the same message, as far as it is known: counted against the next one, they would be the
+    -- end of a message that no reader has seen.
     DELETE FROM a
     FROM dialoq.receive_attempt AS a WITH (ROWLOCK, READPAST, INDEX (receive_attempt_group), FORCESEEK)
-    WHERE a.conversation_group_id = @group;
+    WHERE a.conversation_group_id = @group AND a.first_order IS NULL;
     IF @then IN (N'END_WITH_ERROR', N'DEAD_LETTER')
     BEGIN
-        -- The conversation of the message that RECEIVE would give first; one that pauses only if there is no other. If several attempts are
-        -- counted late, it pauses after the one before.
-        SELECT TOP (1) @first = e.endpoint_id
-        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
-        WHERE e.conversation_group_id = @group AND (e.is_quarantined = 0 OR e.retry_at IS NOT NULL) AND e.state NOT IN (N'DO', N'CD')
-            AND EXISTS (
-                SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) WHERE m.endpoint_id = e.endpoint_id)
-        ORDER BY e.is_quarantined, e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
+        -- The conversation of the message that was received first. A timer, an Error or one of a higher level may have come meanwhile, which
+        -- no reader has seen.
+        SELECT @first = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e
+        WHERE e.endpoint_id = @endpoint_id AND e.conversation_group_id = @group AND (e.is_quarantined = 0 OR e.retry_at IS NOT NULL)
+            AND e.state NOT IN (N'DO', N'CD');
+        -- If it is not known, that of the message that RECEIVE would give first; one that pauses only if there is no other. If several attempts
+        -- are counted late, it pauses after the one before.
+        IF @first IS NULL
+        BEGIN
+            SET @message = NULL;
+            SELECT TOP (1) @first = e.endpoint_id
+            FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+            WHERE e.conversation_group_id = @group AND (e.is_quarantined = 0 OR e.retry_at IS NOT NULL) AND e.state NOT IN (N'DO', N'CD')
+                AND EXISTS (
+                    SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) WHERE m.endpoint_id = e.endpoint_id)
+            ORDER BY e.is_quarantined, e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
+        END
         IF @first IS NULL RETURN;
         UPDATE dialoq.conversation_endpoint SET is_quarantined = 0, retry_at = NULL WHERE endpoint_id = @first AND retry_at IS NOT NULL;
         EXEC dialoq.apply_pending @first, @notices OUTPUT;
         IF @then = N'DEAD_LETTER'
         BEGIN
-            EXEC dialoq.bury_first @first, @attempts, @reason, @now;
+            EXEC dialoq.bury @first, @message, @attempts, @reason, @now;
             RETURN;
         END
         SET @description = CONCAT(N'the message was received ', @attempts, N' times from queue ''', @name,
@@ -211,8 +221,10 @@ GO
 -- Counts the rollback of a transaction that received and has ended, and deletes its attempts: one rollback for each queue
 -- that it received from, or with quarantine or a retry policy one for each of its groups there. The first session that counts it
 -- locks the attempt; for others this does nothing. The attempt at a group that another transaction holds stays, and tick counts it:
--- between the rollback and this call another receiver may have taken the group, and a count under its lock would be lost. @lost_since is
--- not NULL if the transaction was lost, without its reader's doing: the latest time at which it had received.
+-- between the rollback and this call another receiver may have taken the group, and a count under its lock would be lost. With quarantine
+-- or a policy it counts for the group in which the message is now: the transaction may have moved its conversation, and that is undone. An
+-- attempt at a message that is gone no longer counts: it is counted late, and another transaction has handled the message since. @lost_since
+-- is not NULL if the transaction was lost, without its reader's doing: the latest time at which it had received.
 -- Locks: the attempt and the groups, without waiting; those of count_against_queue
 CREATE PROCEDURE dialoq.count_attempt
     @attempt_id uniqueidentifier, @lost_since datetime2(6), @reason nvarchar(max), @notices nvarchar(max) OUTPUT
@@ -220,13 +232,15 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @ended TABLE (
-        row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL, began_at datetime2(6) NOT NULL);
+        row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL, began_at datetime2(6) NOT NULL,
+        endpoint_id bigint NULL, first_order bigint NULL);
     DECLARE @since datetime2(6), @queue_id int = -2147483648, @next int, @number int, @group uniqueidentifier, @is_locked bit;
+    DECLARE @noted uniqueidentifier, @endpoint_id bigint, @message bigint;
     DECLARE @is_handled bit, @is_quarantine bit, @is_retried bit, @resource nvarchar(255) = CONCAT(N'dialoq:attempt:', @attempt_id);
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
-    INSERT INTO @ended (queue_id, group_id, began_at)
-    SELECT a.queue_id, a.conversation_group_id, a.began_at
+    INSERT INTO @ended (queue_id, group_id, began_at, endpoint_id, first_order)
+    SELECT a.queue_id, a.conversation_group_id, a.began_at, a.endpoint_id, a.first_order
     FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
     WHERE a.attempt_id = @attempt_id;
     WHILE 1 = 1
@@ -258,11 +272,20 @@ BEGIN
         SET @number = 0;
         WHILE 1 = 1
         BEGIN
-            SET @group = NULL;
-            SELECT TOP (1) @number = o.row_number, @group = o.group_id
+            SET @noted = NULL;
+            SELECT TOP (1) @number = o.row_number, @noted = o.group_id, @endpoint_id = o.endpoint_id, @message = o.first_order
             FROM @ended AS o WHERE o.queue_id = @queue_id AND o.row_number > @number ORDER BY o.row_number;
-            IF @group IS NULL BREAK;
+            IF @noted IS NULL BREAK;
+            SET @group = @noted;
+            SELECT @group = e.conversation_group_id
+            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
             EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+            -- With the lock the conversation stays in its group; it may have left just before.
+            IF @is_locked = 1 AND EXISTS (
+                SELECT 1
+                FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+                WHERE e.endpoint_id = @endpoint_id AND e.conversation_group_id <> @group)
+                SET @is_locked = 0;
             IF @is_locked = 0
             BEGIN
                 SET @notices = CONCAT(@notices, dialoq.due_notice(DATEADD(second, 1, dialoq.current_time_utc())));
@@ -270,9 +293,14 @@ BEGIN
             END
             DELETE FROM a
             FROM dialoq.receive_attempt AS a WITH (ROWLOCK, INDEX (receive_attempt_attempt), FORCESEEK)
-            WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @group;
+            WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @noted;
             IF @@ROWCOUNT = 0 CONTINUE;
-            IF @is_retried = 1 EXEC dialoq.retry_group @queue_id, @group, @reason, @notices OUTPUT;
+            IF @message IS NOT NULL AND NOT EXISTS (
+                SELECT 1
+                FROM dialoq.queue_message AS m WITH (READUNCOMMITTED)
+                WHERE m.endpoint_id = @endpoint_id AND m.delivery_class IN (0, 1, 2) AND m.queuing_order = @message)
+                CONTINUE;
+            IF @is_retried = 1 EXEC dialoq.retry_group @queue_id, @group, @endpoint_id, @message, @reason, @notices OUTPUT;
             ELSE EXEC dialoq.count_against_group @group;
         END
     END

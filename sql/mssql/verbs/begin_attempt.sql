@@ -1,16 +1,19 @@
 -- Records that an open transaction has received from a group. The client calls it on another connection, so the record stays
 -- even if the host of the transaction dies.
--- Takes: the transaction's attempt id, the queue, the group
+-- Takes: the transaction's attempt id, the queue, the group; the first message that the transaction received from it, by its conversation and
+--     queuing_order (NULL: not known). They are not kept if that conversation is in another group
 -- Gives: nothing. No record is made if no transaction holds the group, or if the group has no conversation in that queue
 -- Errors: 60005; 1222 if another session keeps a row from being read or written for a second
 -- Locks: none
 -- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.begin_attempt
-    @attempt_id uniqueidentifier, @queue_id int, @conversation_group_id uniqueidentifier
+    @attempt_id uniqueidentifier, @queue_id int, @conversation_group_id uniqueidentifier,
+    @conversation_handle uniqueidentifier = NULL, @queuing_order bigint = NULL
 AS
 BEGIN
     -- <settings>
+    DECLARE @endpoint_id bigint;
     -- The transaction waits for this call, on a connection that all transactions of the process share. Without the limit the call
     -- could wait for a lock of one of them.
     SET LOCK_TIMEOUT 1000;
@@ -25,12 +28,19 @@ BEGIN
             JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.conversation_group_id = @conversation_group_id AND s.queue_id = @queue_id)
         RETURN;
+    -- As the transaction has left it: it may have moved the conversation to this group.
+    SELECT @endpoint_id = e.endpoint_id
+    FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED, INDEX (conversation_endpoint_handle), FORCESEEK)
+    WHERE e.conversation_handle = @conversation_handle AND e.conversation_group_id = @conversation_group_id
+        AND @queuing_order IS NOT NULL;
     IF NOT EXISTS (
         SELECT 1 FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
         WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @conversation_group_id)
         -- Not current_time_utc, which reads the row of settings: without READ_COMMITTED_SNAPSHOT this would wait for ever for
         -- the transaction itself if that has ended the target's side of an event notification.
-        INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
-        VALUES (@attempt_id, @conversation_group_id, @queue_id, SYSUTCDATETIME());
+        INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at, endpoint_id, first_order)
+        VALUES (
+            @attempt_id, @conversation_group_id, @queue_id, SYSUTCDATETIME(), @endpoint_id,
+            CASE WHEN @endpoint_id IS NOT NULL THEN @queuing_order END);
 END
 GO

@@ -1,13 +1,17 @@
 -- Dead letters: messages that a retry policy has taken out of their queue.
 -- Takes, Gives, Errors, Locks: see each function
 
--- Moves the message that RECEIVE would give first of a conversation into the dead letters. The caller holds the group's lock.
-CREATE OR REPLACE FUNCTION dialoq.bury_first(p_endpoint_id bigint, p_attempts integer, p_reason text, p_now timestamptz) RETURNS void
+-- Moves a message of a conversation into the dead letters: the one that is named, or if it is NULL the one that RECEIVE would give first.
+-- The caller holds the group's lock.
+CREATE OR REPLACE FUNCTION dialoq.bury(p_endpoint_id bigint, p_message bigint, p_attempts integer, p_reason text, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_row tid := (
+    v_row tid := coalesce((
+        SELECT m.ctid FROM generate_series(0, 2) AS k (delivery_class)
+        JOIN dialoq.queue_message AS m
+            ON m.endpoint_id = p_endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = p_message), (
         SELECT m.ctid FROM dialoq.queue_message AS m
-        WHERE m.endpoint_id = p_endpoint_id ORDER BY m.delivery_class DESC, m.queuing_order LIMIT 1);
+        WHERE m.endpoint_id = p_endpoint_id ORDER BY m.delivery_class DESC, m.queuing_order LIMIT 1));
 BEGIN
     WITH gone AS (
         DELETE FROM dialoq.queue_message AS m WHERE m.ctid = v_row RETURNING m.*

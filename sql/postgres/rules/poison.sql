@@ -239,7 +239,8 @@ BEGIN
     IF q.retry_then = 'QUEUE_OFF' THEN
         RETURN nullif(v_notices, '');
     ELSIF q.retry_then IN ('END_WITH_ERROR', 'DEAD_LETTER') THEN
-        -- The conversation of the message that was received first. One of a higher level may have come meanwhile, which no reader has seen.
+        -- The conversation of the message that was received first. A timer, an Error or one of a higher level may have come meanwhile, which no
+        -- reader has seen.
         SELECT e.endpoint_id INTO v_first
         FROM dialoq.conversation_endpoint AS e
         WHERE e.conversation_group_id = p_group AND (NOT e.is_quarantined OR e.retry_at IS NOT NULL) AND e.state NOT IN ('DO', 'CD')
@@ -262,7 +263,7 @@ BEGIN
             RETURN NULL;
         ELSIF q.retry_then = 'DEAD_LETTER' THEN
             v_notices := dialoq.apply_pending(v_first);
-            PERFORM dialoq.bury_first(v_first, v_attempts, p_reason, v_now);
+            PERFORM dialoq.bury(v_first, p_message, v_attempts, p_reason, v_now);
             RETURN v_notices;
         END IF;
         RETURN concat_ws(' ', dialoq.apply_pending(v_first), dialoq.end_endpoint(v_first, 60047, format('the message was '

@@ -39,8 +39,8 @@ struct Note {
     attempt: Uuid,
     queue: i32,
     group: Uuid,
-    /// The conversation of the first message, if the transaction may have moved it.
-    conversation: Option<Uuid>,
+    /// The conversation of the first message and its queuing order, if they are known. The transaction may have moved the conversation.
+    first: Option<(Uuid, u64)>,
     state: Mutex<State>,
     sent: OnceCell<()>,
 }
@@ -204,11 +204,11 @@ impl Database {
         &self,
         attempt: &mut Attempt,
         (queue, group): (i32, Uuid),
-        conversation: Option<Uuid>,
+        first: Option<(Uuid, u64)>,
         has_all: bool,
     ) {
         let (state, sent) = (Mutex::new(State::Waits), OnceCell::new());
-        let note = Arc::new(Note { attempt: attempt.id, queue, group, conversation, state, sent });
+        let note = Arc::new(Note { attempt: attempt.id, queue, group, first, state, sent });
         attempt.received.insert((queue, has_all.then_some(group)));
         attempt.notes.push(note.clone());
         if !self.driver.dialect().notes_later || self.notes.is_careful() {
@@ -253,8 +253,10 @@ impl Database {
     async fn send_note(&self, note: &Note) {
         let send = async {
             let mut args = vec![Arg::Uuid(note.attempt), Arg::Int(note.queue), Arg::Uuid(note.group)];
-            if self.driver.dialect().notes_later {
-                args.push(note.conversation.map_or(Arg::Null, Arg::Uuid));
+            args.push(note.first.map_or(Arg::Null, |(conversation, _)| Arg::Uuid(conversation)));
+            // Where notes are sent later, the server finds the message itself.
+            if !self.driver.dialect().notes_later {
+                args.push(note.first.map_or(Arg::Null, |(_, order)| Arg::BigInt(order.cast_signed())));
             }
             match self.control.quick_call(Call { name: "begin_attempt", args }).await {
                 Ok(_) => self.attempt_began(),

@@ -435,8 +435,8 @@ impl Session {
                 if counts && let Some(first) = messages.first() {
                     let attempt = self.attempt.get_or_insert_with(|| Attempt::since(Instant::now()));
                     let from = (queue_id, first.conversation_group_id.0);
-                    let conversation = Some(first.conversation_handle.0);
-                    self.database.note_receive(attempt, from, conversation, top.is_none()).await;
+                    let message = Some((first.conversation_handle.0, first.queuing_order));
+                    self.database.note_receive(attempt, from, message, top.is_none()).await;
                 }
             }
             _ => self.effects.has_left_messages = true,
