@@ -111,6 +111,8 @@ pub enum ReaderEvent {
 struct Reader {
     task_id: u64,
     traces: Arc<Traces>,
+    /// Its own, because those of another queue under the name are stopped apart.
+    stopping: watch::Receiver<bool>,
     /// Freed after the reader has gone and its transactions with it.
     place: ReaderPlace,
 }
@@ -466,7 +468,9 @@ impl Driver {
     fn place_of(&mut self, reader: Reader) -> Option<ReaderPlace> {
         let mut place = reader.place;
         let most = self.most();
-        if let Some(other) = self.running.values_mut().find(|other| other.place.slot.is_beyond(most)) {
+        let of_its_queue =
+            |other: &&mut Reader| other.place.queue_id == place.queue_id && other.place.slot.is_beyond(most);
+        if let Some(other) = self.running.values_mut().find(of_its_queue) {
             std::mem::swap(&mut place, &mut other.place);
         }
         (!place.slot.is_beyond(most)).then_some(place)
@@ -513,11 +517,12 @@ impl Driver {
                 },
             };
             let task_id = self.store.activity().monitors().next_id();
+            let stopping = self.stopping.subscribe();
             let (session, traces) = Session::new(
                 self.store.clone(),
                 queue.name.clone(),
                 task_id,
-                self.stopping.subscribe(),
+                stopping.clone(),
                 self.failures.0.clone(),
                 self.surplus.clone(),
             );
@@ -528,8 +533,8 @@ impl Driver {
                 (outcome, left_open)
             });
             gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).increment(1.0);
-            self.running
-                .insert(handle.id(), Reader { task_id, traces, place: ReaderPlace { queue_id: queue.id, slot } });
+            let place = ReaderPlace { queue_id: queue.id, slot };
+            self.running.insert(handle.id(), Reader { task_id, traces, stopping, place });
             self.store.activity().monitors().put_task(ActivatedTaskRow {
                 task_id,
                 monitor_id: self.monitor_id,
@@ -565,11 +570,13 @@ impl Driver {
         self.store.activity().monitors().remove_task(reader.task_id);
         let (task_id, received) = (reader.task_id, reader.traces.received());
         let found_nothing = reader.traces.found_nothing();
+        let was_stopped = *reader.stopping.borrow();
         let (outcome, left_open) = match ended {
             Ok((_, (outcome, left_open))) => (outcome.map_err(super::HandlerError::into_error), left_open),
             Err(error) if error.is_panic() => (Err(panicked(&*error.into_panic())), false),
             Err(error) => (Err(Error::new(Code::HANDLER_FAILED, error.to_string())), false),
         };
+        let is_of_another_queue = Some(reader.place.queue_id) != self.queue_id;
         let place = self.place_of(reader);
         if found_nothing {
             // Free for readers of other processes. Those of one that asks for a type that no job has held the places for ever.
@@ -581,8 +588,12 @@ impl Driver {
         let (end, code, why) = match is_closed {
             // A closed broker has no work left; its readers have not failed.
             true => (ReaderEnd::Left, None, String::new()),
-            false => self.judge(outcome, left_open, received),
+            false => self.judge(outcome, left_open, received, was_stopped),
         };
+        if is_of_another_queue {
+            // The check begins anew with the queue that has the name now, and launches a reader for what waits there at once.
+            self.queue_id = None;
+        }
         let now = self.store.clock().now();
         self.monitor.reader_ended(end, now);
         if found_nothing {
@@ -601,7 +612,13 @@ impl Driver {
     }
 
     /// Why a reader ended.
-    fn judge(&self, outcome: Result<(), Error>, left_open: bool, received: bool) -> (ReaderEnd, Option<Code>, String) {
+    fn judge(
+        &self,
+        outcome: Result<(), Error>,
+        left_open: bool,
+        received: bool,
+        was_stopped: bool,
+    ) -> (ReaderEnd, Option<Code>, String) {
         let catalog = self.store.catalog();
         let queue = self.source.watched(&catalog, &self.queue);
         let own = outcome.as_ref().err();
@@ -634,7 +651,7 @@ impl Driver {
                 let why = "the reader left a transaction open; it was rolled back".to_owned();
                 (ReaderEnd::Failed { received }, Some(Code::ACTIVATED_TASK_OPEN_TRANSACTION), why)
             }
-            Ok(()) if !received && !*self.stopping.borrow() => {
+            Ok(()) if !received && !was_stopped => {
                 let why = "the reader ended without a RECEIVE; no other is launched before a session runs one, or \
                            activation is turned off and on. A closure receives by the session that it is given: only \
                            such a RECEIVE counts"

@@ -60,6 +60,27 @@ staged!(a_queue_that_is_made_again_has_readers_of_its_own, async |store| {
     assert_eq!(row(&readers).await.tasks_running, 1);
 });
 
+// It was reported as one that ended without a RECEIVE, and the messages of the new queue waited for five seconds.
+staged!(a_reader_that_a_new_queue_sends_away_before_it_received_has_not_failed, async |store| {
+    let stage = Stage::new(store).await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    let old = theatre.next().await;
+    stage.ddl("DROP SERVICE [worker]; DROP QUEUE [work]; CREATE QUEUE [work]").await;
+    stage.ddl("CREATE SERVICE [worker] ON QUEUE [work] ([DEFAULT])").await;
+    let _ = readers.monitor().await;
+    old.is_stopped().await;
+    stage.arrive(1).await;
+    let _ = readers.monitor().await;
+    old.leaves().await;
+    assert_eq!(ended(&mut events).await, 0, "no code");
+    let new = theatre.next().await;
+    assert_eq!(new.receives().await, 1);
+    new.commits().await;
+});
+
 staged!(a_clause_that_is_dropped_leaves_the_limit_of_the_program, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
