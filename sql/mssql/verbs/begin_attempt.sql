@@ -1,7 +1,7 @@
 -- Records that an open transaction has received from a group. The client calls it on another connection, so the record stays
 -- even if the host of the transaction dies.
 -- Takes: the transaction's attempt id, the queue, the group; the first message that the transaction received from it, by its conversation and
---     queuing_order (NULL: not known). They are not kept if that conversation is in another group
+--     queuing_order (NULL: not known). They are not kept if that conversation is in another group, which no session holds
 -- Gives: nothing. No record is made if no transaction holds the group, or if the group has no conversation in that queue
 -- Errors: 60005; 1222 if another session keeps a row from being read or written for a second
 -- Locks: none
@@ -13,7 +13,7 @@ CREATE PROCEDURE dialoq.begin_attempt
 AS
 BEGIN
     -- <settings>
-    DECLARE @endpoint_id bigint;
+    DECLARE @endpoint_id bigint, @group uniqueidentifier;
     -- The transaction waits for this call, on a connection that all transactions of the process share. Without the limit the call
     -- could wait for a lock of one of them.
     SET LOCK_TIMEOUT 1000;
@@ -28,11 +28,12 @@ BEGIN
             JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.conversation_group_id = @conversation_group_id AND s.queue_id = @queue_id)
         RETURN;
-    -- As the transaction has left it: it may have moved the conversation to this group.
-    SELECT @endpoint_id = e.endpoint_id
+    -- The transaction may have moved the conversation to this group. Then it holds the group of before, too, which SQL Server's relative shows.
+    SELECT @endpoint_id = e.endpoint_id, @group = e.conversation_group_id
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED, INDEX (conversation_endpoint_handle), FORCESEEK)
-    WHERE e.conversation_handle = @conversation_handle AND e.conversation_group_id = @conversation_group_id
-        AND @queuing_order IS NOT NULL;
+    WHERE e.conversation_handle = @conversation_handle AND @queuing_order IS NOT NULL;
+    IF @group <> @conversation_group_id AND APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @group), N'Exclusive', N'Session') = 1
+        SET @endpoint_id = NULL;
     IF NOT EXISTS (
         SELECT 1 FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
         WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @conversation_group_id)
