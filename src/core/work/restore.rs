@@ -147,7 +147,10 @@ impl Core {
         for name in names {
             work.forget_name(name);
         }
-        work.queues.remove(&queue_id);
+        // A key whose rate is used up has its name without a job.
+        for key in work.queues.remove(&queue_id).into_iter().flat_map(|queue| queue.keys.into_keys()) {
+            work.keys.release_optional(key);
+        }
         work.write(WorkChange::DeleteJobs { queue_id });
     }
 

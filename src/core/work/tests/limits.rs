@@ -113,6 +113,19 @@ fn a_key_over_its_rate_holds_no_other_up() {
     assert!(memory.core.next_due().is_some_and(|due| due <= after_ms(1000)), "readers are woken for the next");
 }
 
+/// The names of keys whose rate was used up stayed for ever.
+#[test]
+fn a_dropped_queue_leaves_no_names_of_keys() {
+    let mut memory = broker(&[number(WorkNumber::KeyRateJobs, 1), number(WorkNumber::RateMs, 1000)]);
+    push(&mut memory, Push { key: Some("a".into()), ..job_of("a1") });
+    let taken = take(&mut memory, 1, NOW);
+    submit(&mut memory, complete(taken[0].taken), NOW).unwrap();
+    assert!(memory.core.work.keys.find("a").is_some(), "its rate is used up");
+    let drop = Definition::DropWorkQueue { name: "w".into() };
+    memory.submit(vec![Verb::Define(vec![drop])], NOW).unwrap();
+    assert_eq!(memory.core.work.keys.find("a"), None);
+}
+
 #[test]
 fn as_many_readers_are_woken_as_may_take() {
     let mut memory = broker(&[number(WorkNumber::RateJobs, 2), number(WorkNumber::RateMs, 1000)]);
