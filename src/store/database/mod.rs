@@ -143,7 +143,11 @@ impl Database {
 
     /// Runs before every request: waits for pending rollbacks, then pushes the test clock.
     async fn before_work(self: &Arc<Self>) -> Result<()> {
-        self.endings.wait_for_rollbacks().await;
+        self.before_work_of(false).await
+    }
+
+    async fn before_work_of(self: &Arc<Self>, is_in_transaction: bool) -> Result<()> {
+        self.endings.wait_for_rollbacks(is_in_transaction).await;
         self.push_test_clock().await
     }
 }

@@ -77,7 +77,10 @@ impl SqliteUrl {
             } else if !common.set(url, name, value)? {
                 return Err(bad(
                     url,
-                    format!("'{}' is not a parameter; the parameters are share, {COMMON_NAMES}", shown(url, name)),
+                    format!(
+                        "'{}' is not a parameter; the parameters are share, {COMMON_NAMES}; in a path write '?' as %3F",
+                        shown(url, name)
+                    ),
                 ));
             }
         }

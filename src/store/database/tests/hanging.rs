@@ -58,6 +58,32 @@ async fn a_rollback_that_hangs_is_waited_for_once() {
     assert_eq!(stage.asked(&["rollback", "count_rollback"]), ["rollback", "count_rollback"]);
 }
 
+/// The count waited for a group that the transaction held, and the transaction for the end of the count: each request of the process stood
+/// still for a second.
+#[tokio::test(start_paused = true)]
+async fn a_transaction_beside_a_count_that_waits_for_its_group_goes_on() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
+    let mut open = store.begin(Seen::always()).await.unwrap();
+    open.execute(send(1, "Text", b"x")).await.unwrap();
+    let mut given_up = store.begin(Seen::always()).await.unwrap();
+    given_up.execute(receive()).await.unwrap();
+    *stage.hangs.lock().unwrap() = Some("send");
+    let hanging = given_up.execute(send(2, "Text", b"x"));
+    tokio::time::timeout(Duration::from_millis(10), hanging).await.unwrap_err();
+    *stage.hangs.lock().unwrap() = Some("count_rollback");
+    drop(given_up);
+    stage.until_asked("count_rollback", 1).await;
+    let asked = Instant::now();
+    open.execute(send(3, "Text", b"x")).await.unwrap();
+    open.commit().await.unwrap();
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+    store.submit(vec![send(4, "Text", b"x")]).await.unwrap();
+    assert!(asked.elapsed() < LONGEST_ENDING);
+}
+
 /// They waited for the connection beside the transactions, and kept theirs.
 #[tokio::test(start_paused = true)]
 async fn transactions_beside_a_count_of_a_rollback_that_hangs_go_on() {

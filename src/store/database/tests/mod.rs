@@ -206,6 +206,22 @@ async fn a_refusal_in_a_transaction_keeps_the_work_before_it() {
     assert_eq!(asked, [&["begin", "send"][..], &guarded, &counted].concat());
 }
 
+/// It answered that the transaction was rolled back; then it took the next statement, and committed without the first.
+#[tokio::test]
+async fn a_transaction_whose_first_statement_loses_its_connection_has_ended() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mine = || SqlStatement { text: "mine".to_owned(), params: Vec::new(), expected_rows: None };
+    let mut tx = store.begin(Seen::always()).await.unwrap();
+    stage.play(|name, _| (name == "execute").then(|| Err(failure(Code::SERVER_UNREACHABLE, Fate::Unknown))));
+    assert_eq!(tx.sql(mine()).await.unwrap_err().code(), Code::SERVER_UNREACHABLE);
+    stage.play(|_, _| None);
+    assert_eq!(tx.sql(mine()).await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    assert_eq!(stage.asked(&["execute", "commit"]), ["execute mine"]);
+}
+
 #[tokio::test]
 async fn a_transaction_that_was_lost_has_ended() {
     let _limit = crate::testing::limit();

@@ -53,6 +53,8 @@ struct Session {
     is_busy: bool,
     /// A request was under way on the link when the caller dropped the transaction.
     is_given_up: bool,
+    /// Its end without its caller, which later requests wait for.
+    ending: Option<Ending>,
     /// In order.
     savepoints: Vec<Savepoint>,
     last_savepoint: u32,
@@ -148,6 +150,7 @@ impl Session {
             lost_by: None,
             is_busy: false,
             is_given_up: false,
+            ending: None,
             savepoints: Vec::new(),
             last_savepoint: BEFORE_THE_VERB,
             holds_locks: false,
@@ -206,8 +209,9 @@ impl Session {
         }
     }
 
-    /// No work was done before, so a refusal costs only the link.
+    /// No work was done before, so a refusal of a verb costs only the link.
     async fn first_step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
+        let is_users = !matches!(step, Step::Call(_));
         let mut link = self.database.take().await?;
         link.begin().await.map_err(Failure::before_commit)?;
         match step.on(&mut *link).await {
@@ -220,11 +224,12 @@ impl Session {
                     // If that fails too, the link is closed.
                     let _ = link.rollback().await;
                 }
-                if failure.fate == Fate::Alone {
-                    // A COMMIT that succeeded would say that nothing of it has happened before.
+                let failure = if failure.fate == Fate::Alone { failure } else { failure.before_commit() };
+                // A COMMIT that succeeded would say that nothing of it has happened before, or that the user's statement has.
+                if failure.fate == Fate::Alone || is_users && failure.fate == Fate::TransactionUndone {
                     return Err(self.lost(failure).await);
                 }
-                Err(failure.before_commit())
+                Err(failure)
             }
         }
     }
@@ -310,6 +315,7 @@ impl Session {
         // Later requests wait for this, and it waits no longer for the transactions that have all connections.
         let Ok(Ok(mut link)) = timeout(CLAIM_POOL_WAIT, self.database.driver.take()).await else { return };
         let Some(attempt) = &self.attempt else { return };
+        self.ending.iter().for_each(Ending::stands_in_line);
         let counted = link.call(attempt.count_when_ended(self.rollback_reason.as_deref(), given_up.is_some()));
         // It stands in the line before the statement is cancelled, which takes a connection of its own.
         let (counted, ()) = tokio::join!(biased; counted, async move { drop(given_up) });
@@ -351,7 +357,7 @@ impl Session {
             return Err(Error::definition_in_transaction());
         }
         verb.check_texts()?;
-        self.database.before_work().await?;
+        self.database.before_work_of(self.link.is_some()).await?;
         let verb = normalise_empty_body(verb);
         // Until the messages count as received: those that come meanwhile are not alone.
         let _alone = match self.receive_by_claim(&verb).await? {
@@ -474,7 +480,7 @@ impl Session {
                 link
             }
         };
-        self.database.before_work().await?;
+        self.database.before_work_of(true).await?;
         self.has_ended = true;
         let effects = std::mem::take(&mut self.effects);
         let end = self.attempt.as_ref().map(|attempt| attempt.end(self.database.driver.dialect().notes_later));
@@ -530,7 +536,7 @@ impl Session {
     async fn query(&mut self, sql: SqlStatement) -> Result<SqlRows> {
         self.check()?;
         self.become_ordinary().await?;
-        self.database.before_work().await?;
+        self.database.before_work_of(self.link.is_some()).await?;
         self.database.publish_before_query().await;
         self.steps_done += 1;
         self.ran_users_sql = true;
@@ -648,11 +654,8 @@ impl Drop for Session {
         // This is not tried again.
         rest.has_ended = true;
         // Spawned where the store was opened: a transaction may be dropped where no runtime is.
-        let ending = Ending::begin(&self.database);
-        self.database.runtime.spawn(async move {
-            rest.end_quietly(true).await;
-            drop(ending);
-        });
+        rest.ending = Some(Ending::begin(&self.database));
+        self.database.runtime.spawn(async move { rest.end_quietly(true).await });
     }
 }
 
