@@ -173,6 +173,41 @@ case!(what_comes_to_its_conversation_during_the_last_attempt_is_not_accused, [29
     }
 });
 
+case!(a_batch_that_begins_with_a_timer_loses_the_timer_only, [291], async |t| {
+    policy(&t, 1).await?;
+    let pair = t.pair().await?;
+    t.timer(pair.target, 5).await?;
+    t.advance(6).await?;
+    for text in ["a", "b"] {
+        t.send(pair.initiator, "Text", text).await?;
+    }
+    let tx = t.begin().await?;
+    assert_eq!(tx.receive("QT").await?.types(), [system::DIALOG_TIMER, "Text", "Text"]);
+    tx.rollback().await?;
+    assert_eq!(
+        letters(&t).await?.iter().map(|row| row.text("message_type_name")).collect::<Vec<_>>(),
+        [system::DIALOG_TIMER]
+    );
+    assert_eq!(t.receive("QT").await?.texts(), ["a", "b"]);
+});
+
+case!(what_is_received_before_and_after_a_move_is_one_attempt, [291], async |t| {
+    policy(&t, 2).await?;
+    let (pair, other) = (t.pair().await?, t.pair().await?);
+    let group = t.endpoint(other.target).await?.expect("the target is there").group;
+    for text in ["a", "b"] {
+        t.send(pair.initiator, "Text", text).await?;
+    }
+    let tx = t.begin().await?;
+    assert_eq!(tx.receive_top("QT", 1).await?.texts(), ["a"]);
+    tx.move_conversation(pair.target, group).await?;
+    assert_eq!(tx.receive_top("QT", 1).await?.texts(), ["b"]);
+    tx.rollback().await?;
+    assert!(letters(&t).await?.is_empty());
+    assert_eq!(fail(&t).await?, ["a"]);
+    assert_eq!(bodies(&t).await?, ["a"]);
+});
+
 case!(a_batch_of_two_conversations_loses_its_first_message_only, [291], async |t| {
     policy(&t, 1).await?;
     let (native, moved) = (t.pair().await?, t.pair().await?);

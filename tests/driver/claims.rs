@@ -415,8 +415,8 @@ pub(crate) fn an_old_claim_commits_beside_a_note_that_hangs(store: Store) {
         let gate = connect(&scene.database).await;
         gate.batch_execute("SELECT pg_advisory_lock(21)").await.unwrap();
         let hangs = "CREATE OR REPLACE FUNCTION dialoq.begin_attempt(
-            p_attempt_id uuid, p_queue_id integer, p_conversation_group_id uuid, p_conversation_handle uuid DEFAULT NULL)
-            RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+            p_attempt_id uuid, p_queue_id integer, p_conversation_group_id uuid, p_conversation_handle uuid DEFAULT NULL,
+            p_queuing_order bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
             WHILE NOT pg_try_advisory_lock(21) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$";
         scene.database.sql(hangs);
         let broker = open_at_age(&scene.database, Duration::from_millis(20)).await;

@@ -236,13 +236,14 @@ BEGIN
         endpoint_id bigint NULL, first_order bigint NULL);
     DECLARE @since datetime2(6), @queue_id int = -2147483648, @next int, @number int, @group uniqueidentifier, @is_locked bit;
     DECLARE @noted uniqueidentifier, @endpoint_id bigint, @message bigint;
+    DECLARE @counted TABLE (group_id uniqueidentifier NOT NULL);
     DECLARE @is_handled bit, @is_quarantine bit, @is_retried bit, @resource nvarchar(255) = CONCAT(N'dialoq:attempt:', @attempt_id);
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
     INSERT INTO @ended (queue_id, group_id, began_at, endpoint_id, first_order)
     SELECT a.queue_id, a.conversation_group_id, a.began_at, a.endpoint_id, a.first_order
     FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
-    WHERE a.attempt_id = @attempt_id;
+    WHERE a.attempt_id = @attempt_id ORDER BY a.attempt_number;
     WHILE 1 = 1
     BEGIN
         SET @next = NULL;
@@ -278,13 +279,16 @@ BEGIN
             IF @noted IS NULL BREAK;
             SET @group = @noted;
             SELECT @group = e.conversation_group_id
-            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            WHERE e.endpoint_id = @endpoint_id AND s.queue_id = @queue_id;
             EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
             -- With the lock the conversation stays in its group; it may have left just before.
             IF @is_locked = 1 AND EXISTS (
                 SELECT 1
                 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
-                WHERE e.endpoint_id = @endpoint_id AND e.conversation_group_id <> @group)
+                JOIN dialoq.service AS s ON s.service_id = e.service_id
+                WHERE e.endpoint_id = @endpoint_id AND s.queue_id = @queue_id AND e.conversation_group_id <> @group)
                 SET @is_locked = 0;
             IF @is_locked = 0
             BEGIN
@@ -300,6 +304,9 @@ BEGIN
                 FROM dialoq.queue_message AS m WITH (READUNCOMMITTED)
                 WHERE m.endpoint_id = @endpoint_id AND m.delivery_class IN (0, 1, 2) AND m.queuing_order = @message)
                 CONTINUE;
+            -- The transaction received from it before and after it had moved the conversation.
+            IF EXISTS (SELECT 1 FROM @counted AS c WHERE c.group_id = @group) CONTINUE;
+            INSERT INTO @counted (group_id) VALUES (@group);
             IF @is_retried = 1 EXEC dialoq.retry_group @queue_id, @group, @endpoint_id, @message, @reason, @notices OUTPUT;
             ELSE EXEC dialoq.count_against_group @group;
         END

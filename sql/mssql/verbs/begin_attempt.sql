@@ -1,7 +1,8 @@
 -- Records that an open transaction has received from a group. The client calls it on another connection, so the record stays
 -- even if the host of the transaction dies.
 -- Takes: the transaction's attempt id, the queue, the group; the first message that the transaction received from it, by its conversation and
---     queuing_order (NULL: not known). They are not kept if that conversation is in another group, which no session holds
+--     queuing_order (NULL: not known). They are not kept if that conversation is in another queue, or in another group that no session
+--     holds
 -- Gives: nothing. No record is made if no transaction holds the group, or if the group has no conversation in that queue
 -- Errors: 60005; 1222 if another session keeps a row from being read or written for a second
 -- Locks: none
@@ -31,7 +32,8 @@ BEGIN
     -- The transaction may have moved the conversation to this group. Then it holds the group of before, too, which SQL Server's relative shows.
     SELECT @endpoint_id = e.endpoint_id, @group = e.conversation_group_id
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED, INDEX (conversation_endpoint_handle), FORCESEEK)
-    WHERE e.conversation_handle = @conversation_handle AND @queuing_order IS NOT NULL;
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE e.conversation_handle = @conversation_handle AND s.queue_id = @queue_id AND @queuing_order IS NOT NULL;
     IF @group <> @conversation_group_id AND APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @group), N'Exclusive', N'Session') = 1
         SET @endpoint_id = NULL;
     IF NOT EXISTS (

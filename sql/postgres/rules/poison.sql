@@ -35,7 +35,8 @@ BEGIN
             ORDER BY n.queuing_order LIMIT 1
         ) AS m
         WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id AND m.xid <> 0
-        ORDER BY e.priority DESC, e.conversation_handle
+        -- As RECEIVE gives them.
+        ORDER BY e.priority DESC, e.conversation_handle, k.delivery_class DESC
     LOOP
         v_xid := (v_now & ~4294967295::bigint) | v_low;
         IF v_xid > v_now THEN

@@ -252,12 +252,10 @@ impl Database {
 
     async fn send_note(&self, note: &Note) {
         let send = async {
-            let mut args = vec![Arg::Uuid(note.attempt), Arg::Int(note.queue), Arg::Uuid(note.group)];
-            args.push(note.first.map_or(Arg::Null, |(conversation, _)| Arg::Uuid(conversation)));
-            // Where notes are sent later, the server finds the message itself.
-            if !self.driver.dialect().notes_later {
-                args.push(note.first.map_or(Arg::Null, |(_, order)| Arg::BigInt(order.cast_signed())));
-            }
+            let first =
+                note.first.map(|(conversation, order)| (Arg::Uuid(conversation), Arg::BigInt(order.cast_signed())));
+            let (conversation, order) = first.unwrap_or((Arg::Null, Arg::Null));
+            let args = vec![Arg::Uuid(note.attempt), Arg::Int(note.queue), Arg::Uuid(note.group), conversation, order];
             match self.control.quick_call(Call { name: "begin_attempt", args }).await {
                 Ok(_) => self.attempt_began(),
                 Err(failure) => {

@@ -357,7 +357,7 @@ impl Session {
             return Err(Error::definition_in_transaction());
         }
         verb.check_texts()?;
-        self.database.before_work_of(self.link.is_some()).await?;
+        self.database.before_work_of(self.link.is_some() || self.claim.is_some()).await?;
         let verb = normalise_empty_body(verb);
         // Until the messages count as received: those that come meanwhile are not alone.
         let _alone = match self.receive_by_claim(&verb).await? {

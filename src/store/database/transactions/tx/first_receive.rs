@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// How long a transaction with a claim waits for a connection of the pool before it takes one beyond the pool. Longer than usual
 /// statements take, so that a busy pool alone does not add a connection.
@@ -66,6 +67,8 @@ impl Database {
 pub(super) struct FirstReceive {
     claim: Claim,
     queue: i32,
+    /// The conversation and the queuing order of its first message.
+    first: Option<(Uuid, u64)>,
     /// Whether rollbacks are counted on the queue.
     counts: bool,
     /// Whether it has all messages of the group.
@@ -100,7 +103,9 @@ impl Session {
             Claimed::General => return Ok(ControlFlow::Continue(None)),
             Claimed::Nothing => Vec::new(),
             Claimed::Given(claim, messages) => {
-                self.claim = Some(FirstReceive { claim, queue, counts, has_all: top.is_none(), since: Instant::now() });
+                let first = messages.first().map(|first| (first.conversation_handle.0, first.queuing_order));
+                let (has_all, since) = (top.is_none(), Instant::now());
+                self.claim = Some(FirstReceive { claim, queue, first, counts, has_all, since });
                 self.note_claimed(queue, &messages, top.is_some());
                 messages
             }
@@ -143,7 +148,9 @@ impl Session {
     }
 
     async fn take_over(&mut self, mut link: Box<dyn Link>) -> Linked<()> {
-        let Some(FirstReceive { claim, queue, counts, has_all, since }) = self.claim.take() else { return Ok(()) };
+        let Some(FirstReceive { claim, queue, first, counts, has_all, since }) = self.claim.take() else {
+            return Ok(());
+        };
         let group = claim.group();
         match self.database.take_over(&mut *link, claim).await {
             Ok(notices) => {
@@ -151,7 +158,7 @@ impl Session {
                 self.link = Some(link);
                 if counts {
                     let attempt = self.attempt.get_or_insert_with(|| Attempt::since(since));
-                    self.database.note_receive(attempt, (queue, group), None, has_all).await;
+                    self.database.note_receive(attempt, (queue, group), first, has_all).await;
                 }
                 Ok(())
             }
@@ -191,7 +198,7 @@ impl Session {
 
     /// Commits with other transactions.
     pub(super) async fn commit_claim(mut self) -> Result<()> {
-        self.database.before_work().await?;
+        self.database.before_work_of(true).await?;
         let Some(first) = self.claim.take() else { return Ok(()) };
         self.has_ended = true;
         match self.database.commit_claim(first.claim).await {
