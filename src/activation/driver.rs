@@ -169,6 +169,8 @@ pub(super) struct Driver {
     spare: Vec<ReaderPlace>,
     commands: mpsc::UnboundedReceiver<Command>,
     stopping: watch::Sender<bool>,
+    /// A reader of another queue under the name has left.
+    begins_anew: bool,
     failures: (mpsc::UnboundedSender<Failure>, mpsc::UnboundedReceiver<Failure>),
     events: broadcast::Sender<ReaderEvent>,
 }
@@ -227,6 +229,7 @@ impl Driver {
             spare: Vec::new(),
             commands,
             stopping: watch::Sender::new(false),
+            begins_anew: false,
             failures: mpsc::unbounded_channel(),
             events,
         }
@@ -345,13 +348,14 @@ impl Driver {
         let facts = self.activity.facts();
         let running = self.running();
         let queue_id = queue.as_ref().map(|queue| queue.id);
-        if self.queue_id != queue_id {
+        if std::mem::take(&mut self.begins_anew) || self.queue_id != queue_id {
             // Another queue under the same name has a monitor of its own.
             let none = self.settings(&catalog, None);
             self.monitor.check(&none, &facts, running, now);
             self.queue_id = queue_id;
             // Its readers too: those that are there go on by the name, and hold places of the old queue. The maximum would not count them.
-            if queue_id.is_some_and(|id| self.running.values().any(|reader| reader.place.queue_id != id)) {
+            let is_old = |reader: &Reader| Some(reader.place.queue_id) != queue_id && !*reader.stopping.borrow();
+            if queue_id.is_some() && self.running.values().any(is_old) {
                 std::mem::replace(&mut self.stopping, watch::channel(false).0).send_replace(true);
             }
         }
@@ -592,7 +596,7 @@ impl Driver {
         };
         if is_of_another_queue {
             // The check begins anew with the queue that has the name now, and launches a reader for what waits there at once.
-            self.queue_id = None;
+            self.begins_anew = true;
         }
         let now = self.store.clock().now();
         self.monitor.reader_ended(end, now);

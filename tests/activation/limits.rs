@@ -81,6 +81,36 @@ staged!(a_reader_that_a_new_queue_sends_away_before_it_received_has_not_failed, 
     new.commits().await;
 });
 
+staged!(the_readers_of_a_new_queue_stay_when_those_of_the_old_one_leave, async |store| {
+    let stage = Stage::new(store).await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).max_queue_readers(3).ramp(Ramp::Fast).start();
+    let mut events = readers.events();
+    stage.arrive(20).await;
+    let [first, second, third] = [theatre.next().await, theatre.next().await, theatre.next().await];
+    for reader in [&first, &second, &third] {
+        assert_eq!(reader.receives().await, 1);
+        reader.commits().await;
+    }
+    stage.ddl("DROP SERVICE [worker]; DROP QUEUE [work]; CREATE QUEUE [work]").await;
+    stage.ddl("CREATE SERVICE [worker] ON QUEUE [work] ([DEFAULT])").await;
+    let _ = readers.monitor().await;
+    first.is_stopped().await;
+    first.leaves().await;
+    ended(&mut events).await;
+    stage.arrive(2).await;
+    let new = theatre.next().await;
+    second.leaves().await;
+    ended(&mut events).await;
+    let _ = readers.monitor().await;
+    for _ in 0..2 {
+        assert_eq!(new.receives().await, 1);
+        new.commits().await;
+    }
+    assert!(!new.is_stopping().await);
+    third.leaves().await;
+});
+
 staged!(a_clause_that_is_dropped_leaves_the_limit_of_the_program, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();

@@ -201,6 +201,8 @@ enum Order {
     Rollback,
     /// Waits until it is to leave.
     Stop,
+    /// Asks whether it is to leave.
+    IsStopping,
     /// Keeps the transaction alive beyond the reader's end.
     LeakTx,
     /// Drops the transaction without an end.
@@ -258,6 +260,10 @@ impl Puppet {
     /// Waits until it is to leave.
     pub(crate) async fn is_stopped(&self) {
         self.send_order(Order::Stop).await;
+    }
+
+    pub(crate) async fn is_stopping(&self) -> bool {
+        self.send_order(Order::IsStopping).await == 1
     }
 
     pub(crate) async fn leaves(self) {
@@ -335,6 +341,7 @@ async fn play(
                 session.stopping().await;
                 0
             }
+            Order::IsStopping => usize::from(session.is_stopping()),
             Order::LeakTx => {
                 let tx = tx.take().expect("a transaction is open");
                 leak.send(tx).map_err(|_| HandlerError::new("the theatre is closed"))?;
