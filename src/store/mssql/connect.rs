@@ -185,7 +185,11 @@ fn keep_alive(stream: &TcpStream) -> std::io::Result<std::net::TcpStream> {
     let (time, interval, retries) = KEEPALIVE;
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries))?;
+    let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval);
+    // Some systems, as older Windows, have a fixed number of probes; the others must not go without any for it.
+    if socket.set_tcp_keepalive(&keepalive.clone().with_retries(retries)).is_err() {
+        socket.set_tcp_keepalive(&keepalive)?;
+    }
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     Ok(socket.try_clone()?.into())

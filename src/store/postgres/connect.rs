@@ -11,7 +11,6 @@ use crate::store::url::{PostgresUrl, TlsMode};
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -532,7 +531,7 @@ fn default_host(config: &mut Config) {
     #[cfg(unix)]
     for folder in ["/var/run/postgresql", "/tmp"] {
         let port = config.get_ports().first().copied().unwrap_or(5432);
-        if Path::new(folder).join(format!(".s.PGSQL.{port}")).exists() {
+        if std::path::Path::new(folder).join(format!(".s.PGSQL.{port}")).exists() {
             config.host_path(folder);
             return;
         }

@@ -1,8 +1,11 @@
 //! An owner that hangs, and a guest that takes its answers slowly.
 
 use super::*;
+#[cfg(unix)]
 use crate::protocol::work::Hold;
-use crate::store::sqlite::tests::jobs::{push, take};
+use crate::store::sqlite::tests::jobs::push;
+#[cfg(unix)]
+use crate::store::sqlite::tests::jobs::take;
 use std::task::{Context, Waker};
 use tokio::io::AsyncReadExt;
 
@@ -82,6 +85,8 @@ async fn a_call_that_waits_for_an_owner_that_hangs_ends_with_it() {
 
 /// An owner that closed gave its guests some seconds for all answers. Of twelve messages of 48 MB that were on their way, nine were
 /// lost.
+// A named pipe may take all answers at once.
+#[cfg(unix)]
 #[tokio::test(start_paused = true)]
 async fn a_guest_that_takes_its_answers_slowly_gets_them_although_the_owner_closes() {
     let _limit = crate::testing::limit();
