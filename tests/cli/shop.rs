@@ -104,7 +104,19 @@ impl Shop {
 
     /// Starts it and lets it run.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut child = Process::new(cargo_bin!("dialoq"))
+        self.start_by(Process::new(cargo_bin!("dialoq")), arguments)
+    }
+
+    /// The same in a process group of its own, as on a terminal.
+    #[cfg(unix)]
+    pub(crate) fn start_in_a_group(&self, arguments: &[&str]) -> Running {
+        let mut command = Process::new(cargo_bin!("dialoq"));
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        self.start_by(command, arguments)
+    }
+
+    fn start_by(&self, mut command: Process, arguments: &[&str]) -> Running {
+        let mut child = command
             .current_dir(self.folder.path())
             .env("DIALOQ_URL", self.url())
             .args(arguments)
@@ -160,6 +172,12 @@ impl Running {
     /// Sends the signal of ctrl-C.
     pub(crate) fn interrupt(&self) {
         self.signal("INT");
+    }
+
+    /// Sends the signal of ctrl-C as a terminal does, to its whole group.
+    pub(crate) fn interrupt_its_group(&self) {
+        let group = format!("-{}", self.child.id());
+        assert!(Process::new("kill").args(["-s", "INT", "--", &group]).status().unwrap().success());
     }
 
     /// Waits until it has a handler of its own for the interrupt; a signal that comes before ends it at once.

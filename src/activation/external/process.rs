@@ -46,7 +46,7 @@ impl Process {
         command.process_group(0);
         #[cfg(unix)]
         let mut groups = groups();
-        let leader = command.spawn()?;
+        let leader = start(command)?;
         #[cfg(unix)]
         let group = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
         #[cfg(unix)]
@@ -93,4 +93,47 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill_group();
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn start(command: &mut Command) -> io::Result<Child> {
+    command.spawn()
+}
+
+/// Starts it again if a signal has killed it before it became the program. A signal to the group of this process, as ctrl-C on a terminal,
+/// meets a child that has no group of its own yet. That was taken for the end of the program: one ctrl-C in seven made a dead letter of a
+/// message that no program had seen.
+#[cfg(target_os = "linux")]
+fn start(command: &mut Command) -> io::Result<Child> {
+    const MOST_STARTS: u32 = 100;
+    for _ in 1..MOST_STARTS {
+        let mut child = command.spawn()?;
+        if !was_killed_before_it_began(&mut child) {
+            return Ok(child);
+        }
+    }
+    command.spawn()
+}
+
+/// Whether a child has ended by a signal without having become its program, which has a command line as soon as it is loaded.
+#[cfg(target_os = "linux")]
+fn was_killed_before_it_began(child: &mut Child) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    use std::time::{Duration, Instant};
+    /// A program is loaded in less than a millisecond; one that removes its command line is taken for loaded after this.
+    const LONGEST_LOADING: Duration = Duration::from_secs(1);
+    let Some(id) = child.id() else { return false };
+    let command_line = format!("/proc/{id}/cmdline");
+    let begun = Instant::now();
+    while begun.elapsed() < LONGEST_LOADING {
+        // Without /proc it cannot be known.
+        if std::fs::read(&command_line).map_or(true, |text| !text.is_empty()) {
+            return false;
+        }
+        if let Some(status) = child.try_wait().ok().flatten() {
+            return status.signal().is_some();
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    false
 }
