@@ -144,4 +144,23 @@ mod tests {
         }
         assert_eq!(ids.map(|id| memory.core.unit_happened(id)), [true, false, true]);
     }
+
+    #[test]
+    fn an_id_is_kept_for_exactly_a_week_in_memory_and_in_its_row() {
+        let mut memory = Memory::new(Limits::default());
+        let ids = [1, 2, 3].map(Uuid::from_u128);
+        let week = START.after(KEPT);
+        for (id, at, kept) in [
+            (ids[0], START, [true, false, false]),
+            (ids[1], week, [true, true, false]),
+            (ids[2], week.after_seconds(1), [false, true, true]),
+        ] {
+            let mut session = memory.core.begin_transaction();
+            assert!(memory.core.claim(&mut session, id).unwrap());
+            memory.commit(session, at);
+            assert_eq!(ids.map(|id| memory.core.unit_happened(id)), kept, "{at}");
+            let restored = memory.restored(at).unwrap();
+            assert_eq!(ids.map(|id| restored.unit_happened(id)), kept, "restored, {at}");
+        }
+    }
 }

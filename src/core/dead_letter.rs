@@ -5,8 +5,7 @@ use super::change::{Change, DeadLetterRow, DeliveryClass};
 use super::effects::Effects;
 use super::endpoint::SystemRow;
 use super::execute::{Checked, lock};
-use super::poison::Accused;
-use super::session::{Op, Session};
+use super::session::{FirstReceived, Op, Session};
 use super::state::Core;
 use crate::error::{Error, Result};
 use crate::id::{ConversationHandle, ConversationId, DeadLetterId, GroupId};
@@ -30,23 +29,20 @@ pub(super) struct DeadLetter {
 }
 
 impl Core {
-    /// Moves the accused message into the dead letters, or the one that RECEIVE would give first of its conversation.
+    /// Moves a message into the dead letters that a session had received first, and that its rollback has given back.
     pub(super) fn bury(
         &mut self,
-        accused: Option<Accused>,
+        first: FirstReceived,
         attempts: u16,
         reason: Option<&str>,
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        let Some(Accused { endpoint: place, queuing_order: accused }) = accused else { return };
+        let place = first.endpoint;
         let group = self.endpoints[place].group;
         let queue_id = self.groups[group].queue_id;
         let endpoint = &mut self.endpoints[place];
-        let system = endpoint.system_rows();
-        let among_system = system.iter().position(|row| Some(row.queuing_order) == accused);
-        let is_next_in_sequence = accused.is_some() && endpoint.rows.first() == accused;
-        let row = match among_system.or((!is_next_in_sequence && !system.is_empty()).then_some(0)) {
+        let row = match endpoint.system_rows().iter().position(|row| row.queuing_order == first.queuing_order) {
             Some(at) => endpoint.rare_fields_mut().system_rows.remove(at),
             None => {
                 let sequence = endpoint.receive_sequence.saturating_sub(u64::from(endpoint.rows.len()));

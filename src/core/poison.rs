@@ -23,13 +23,6 @@ pub(super) enum Ended {
     Lost,
 }
 
-/// What a retry policy gives up on: a conversation, and its message if that is known.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Accused {
-    pub(super) endpoint: u32,
-    pub(super) queuing_order: Option<u64>,
-}
-
 impl Core {
     pub(super) fn count_rollback(&mut self, session: &Session, ended: Ended, now: Timestamp, effects: &mut Effects) {
         for &(queue_id, losses_before) in &session.received_queues {
@@ -43,8 +36,7 @@ impl Core {
                     if self.groups.get(group).is_some_and(|group| group.queue_id == queue_id) {
                         match policy {
                             Some(policy) => {
-                                let accused = self.accused(group, first);
-                                self.retry_group(group, accused, policy, session.reason.as_deref(), now, effects);
+                                self.retry_group(group, first, policy, session.reason.as_deref(), now, effects);
                             }
                             None => self.count_group_rollback(group),
                         }
@@ -85,24 +77,12 @@ impl Core {
         }
     }
 
-    /// The message that was received first of a group, if its conversation still gives messages; else the conversation of the one that RECEIVE
-    /// would give first. A timer, an Error or a message of a higher level may have come meanwhile, which no reader has seen.
-    fn accused(&self, group: u32, first: FirstReceived) -> Option<Accused> {
-        let gives = self
-            .endpoints
-            .get(first.endpoint)
-            .is_some_and(|endpoint| endpoint.group == group && !endpoint.is_quarantined && endpoint.waiting_rows() > 0);
-        if gives {
-            return Some(Accused { endpoint: first.endpoint, queuing_order: Some(first.queuing_order) });
-        }
-        self.first_to_receive(group).map(|endpoint| Accused { endpoint, queuing_order: None })
-    }
-
-    /// An attempt at a group has failed: the group pauses, or the policy gives up on the accused conversation.
+    /// An attempt at a group has failed: the group pauses, or the policy gives up on the message that was received first, or on its
+    /// conversation. A timer, an Error or a message of a higher level may have come meanwhile, which no reader has seen.
     fn retry_group(
         &mut self,
         group: u32,
-        accused: Option<Accused>,
+        first: FirstReceived,
         policy: RetryPolicy,
         reason: Option<&str>,
         now: Timestamp,
@@ -116,11 +96,17 @@ impl Core {
         }
         self.set_group_rollbacks(group, 0);
         let queue_id = self.groups[group].queue_id;
+        // The session still holds the group, so its conversation is there as before.
+        let is_there = self.endpoints.get(first.endpoint).is_some_and(|endpoint| endpoint.group == group);
+        debug_assert!(is_there, "a conversation has left a group that was held");
         match policy.then {
             AfterRetries::Quarantine => self.set_quarantined(group, true),
             AfterRetries::QueueOff => self.disable_queue(queue_id, now, effects),
-            AfterRetries::EndWithError => self.end_accused(accused, queue_id, attempts, now, effects),
-            AfterRetries::DeadLetter => self.bury(accused, attempts, reason, now, effects),
+            _ if !is_there => {}
+            AfterRetries::EndWithError => {
+                self.end_with_retries_used_up(first.endpoint, queue_id, attempts, now, effects)
+            }
+            AfterRetries::DeadLetter => self.bury(first, attempts, reason, now, effects),
         }
     }
 
@@ -162,26 +148,17 @@ impl Core {
         effects.arrivals.push(Arrival { queue_id, newly_ready });
     }
 
-    fn end_accused(
+    fn end_with_retries_used_up(
         &mut self,
-        accused: Option<Accused>,
+        place: u32,
         queue_id: i32,
         attempts: u16,
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        let Some(Accused { endpoint: place, .. }) = accused else { return };
         let queue = self.catalog.queues.get(&queue_id).map_or("", |queue| &queue.name);
         let description = Error::retries_used_up(queue, attempts).message().to_owned();
         self.apply_end(place, EndForm::WithError { code: Code::RETRIES_USED_UP.0.into(), description }, now, effects);
-    }
-
-    /// The conversation of the message that RECEIVE would give first of a group.
-    pub(super) fn first_to_receive(&self, group: u32) -> Option<u32> {
-        let has_rows =
-            |place: &u32| !self.endpoints[*place].is_quarantined && self.endpoints[*place].waiting_rows() > 0;
-        let waiting = self.groups[group].members.iter().copied().filter(has_rows);
-        waiting.min_by_key(|place| (10 - self.endpoints[*place].priority, self.endpoints[*place].handle))
     }
 
     /// Sets the count of a group, which the rows of its endpoints keep.

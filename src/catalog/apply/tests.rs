@@ -1,4 +1,5 @@
 use super::*;
+use crate::catalog::OffBy;
 use crate::error::Code;
 use crate::protocol::definition::*;
 
@@ -652,4 +653,31 @@ fn a_work_queue_has_a_name_of_its_own_and_keeps_its_order() {
         broker.ok(alter(vec![WorkOption::Number(number, least)]));
         broker.ok(alter(vec![WorkOption::Number(number, most)]));
     }
+}
+
+#[test]
+fn a_work_schedule_takes_texts_of_just_the_greatest_length() {
+    let mut broker = Broker::with_objects();
+    broker.ok(Definition::CreateWorkQueue { name: "w".into(), options: Vec::new() });
+    let named = WorkScheduleOptions::default;
+    let options = WorkScheduleOptions { cron: Some("0 3 * * *".into()), ..named() };
+    broker.ok(Definition::CreateWorkSchedule { name: "n".into(), queue: "w".into(), options });
+    let alter = |options| Definition::AlterWorkSchedule { name: "n".into(), options };
+    let job_type = |length| WorkScheduleOptions { job_type: Some("é".repeat(length)), ..named() };
+    let job_key = |length| WorkScheduleOptions { job_key: Some("é".repeat(length)), ..named() };
+    let body = |length| WorkScheduleOptions { body: Some("x".repeat(length)), ..named() };
+    for (longest, too_long) in
+        [(job_type(128), job_type(129)), (job_key(128), job_key(129)), (body(64 << 10), body((64 << 10) + 1))]
+    {
+        broker.ok(alter(longest));
+        assert_eq!(broker.refused(alter(too_long)), Code::OUT_OF_RANGE);
+    }
+}
+
+#[test]
+fn what_turned_a_queue_off_is_read_back_from_its_word() {
+    for (by, word) in [(OffBy::Statement, "statement"), (OffBy::Poison, "poison")] {
+        assert_eq!((by.word(), OffBy::from_word(word)), (word, Some(by)));
+    }
+    assert_eq!(OffBy::from_word(""), None);
 }

@@ -226,3 +226,76 @@ fn parts(value: &Value) -> impl Iterator<Item = &Value> {
     let (items, members) = (value.as_array(), value.as_object());
     items.into_iter().flatten().chain(members.into_iter().flat_map(Map::values))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lists_and_objects_are_as_deep_as_their_deepest_value() {
+        let body = json!([1, {"a": 1, "b": [[]], "c": {}}, []]);
+        assert_eq!((check_depth(&body, 0), check_depth(&body, 2)), (Ok(4), Ok(12)));
+    }
+
+    #[test]
+    fn a_reference_to_an_unknown_document_means_the_parts_that_its_end_names() {
+        let part = |key: &str| {
+            let mut part = json!({"not": {"not": {}}});
+            part[key] = "n".into();
+            part
+        };
+        for (reference, part) in [
+            ("http://x/other#/$defs/n", part("title")),
+            ("http://x/other#n", part("$anchor")),
+            ("http://x/n", part("id")),
+        ] {
+            let schema = json!({"$ref": reference, "$defs": {"n": part}});
+            assert_eq!(longest(&schema), Ok(3), "{schema}");
+        }
+        let of_a_member = json!({"properties": {"$ref": {"type": "string"}}});
+        assert_eq!(longest(&of_a_member), Ok(0), "a member of that name is no reference");
+    }
+
+    #[test]
+    fn an_anchor_means_that_of_its_own_document_and_a_dynamic_reference_all_dynamic_ones() {
+        let schema = |anchor: &str| {
+            let inside = json!({"$id": "b", "$dynamicRef": "#n", "$defs": {"n": {"$dynamicAnchor": "n"}}});
+            let mut schema = json!({"$id": "http://x/a", "allOf": [{"$ref": "b"}], "$defs": {"b": inside}});
+            schema[anchor] = "n".into();
+            schema
+        };
+        assert_eq!(longest(&schema("$anchor")), Ok(3), "the anchor of another document, and no dynamic one");
+        for endless in [schema("$dynamicAnchor"), json!({"$recursiveRef": "#"})] {
+            assert!(longest(&endless).unwrap_err().contains("circle"), "{endless}");
+        }
+        let old = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$id": "http://x/a",
+            "allOf": [{"$ref": "#n"}],
+            "definitions": {
+                "n": {"$id": "#n"},
+                "b": {"$id": "http://x/b", "definitions": {"n": {"$id": "#n", "not": {"not": {}}}}}
+            }
+        });
+        assert_eq!(longest(&old), Ok(2), "an id that is only an anchor");
+    }
+
+    /// Each level refers to the next one twice: if each way to a level were followed, there would be 2^128 of them.
+    #[test]
+    fn a_row_is_as_long_as_its_limit_at_most() {
+        let schema = |last: Value| {
+            let levels = MOST_IN_A_ROW / 2;
+            let twice = |level: u64| {
+                let to = json!({"$ref": format!("#/$defs/a{level}")});
+                json!([to, to])
+            };
+            let mut parts: Map<String, Value> =
+                (1..levels).map(|level| (format!("a{level}"), json!({"allOf": twice(level + 1)}))).collect();
+            parts.insert(format!("a{levels}"), last);
+            json!({"allOf": twice(1), "$defs": parts})
+        };
+        assert_eq!(longest(&schema(json!({}))), Ok(MOST_IN_A_ROW));
+        assert!(longest(&schema(json!({"not": {}}))).unwrap_err().contains("more than 256"));
+    }
+}

@@ -87,6 +87,12 @@ pub(super) fn within_for<T>(
     }
 }
 
+/// Ends the check, because something in it cannot be decided.
+pub(super) fn give_up() {
+    STRINGS.set(Strings { is_over: true, ..STRINGS.get() });
+    LEFT.set(0);
+}
+
 /// Pays for an access. False if no steps are left.
 pub(super) fn pay(steps: usize) -> bool {
     pay_comparisons((steps as u64).saturating_mul(COMPARISONS_PER_STEP))
@@ -486,5 +492,22 @@ mod tests {
         assert_eq!(within(100, count), Some(9));
         assert_eq!(within(5, count), None);
         assert_eq!(count(), 9, "and later work is not counted");
+    }
+
+    #[test]
+    fn a_short_string_costs_one_step_and_a_match_may_take_the_most_steps() {
+        let cost = |bytes: usize, of_patterns: Cost, time: Option<Duration>| {
+            let text = Value::String("x".repeat(bytes));
+            within_for(1000, of_patterns, time, || {
+                CountedNode(&text).as_string();
+                1000 - LEFT.get() / COMPARISONS_PER_STEP
+            })
+        };
+        let far = Cost { is_squared: true, ..Cost::NONE };
+        assert_eq!((cost(31, far, None), cost(32, far, None)), (Ok(1), Ok(2 + 32 * 32 / 16)));
+        let hour = Duration::from_secs(3600);
+        let most = patterns::most_steps_of_match(hour);
+        let of = |long| cost(32, Cost { long, ..Cost::NONE }, Some(hour));
+        assert_eq!((of(most), of(most + 1)), (Ok(2), Err(Spent::Time)));
     }
 }

@@ -621,3 +621,32 @@ fn many_patterns_that_repeat() {
     let why = why(by_xsd(&schema(80), &format!("<r>{}0</r>", "aé".repeat(1_000_000))));
     assert!(why.contains("steps"), "{why}");
 }
+
+#[test]
+fn the_fault_of_a_pattern_is_named_and_one_that_is_not_found_out_counts_as_none() {
+    let far = r#"{"properties":{"a":{"pattern":"(?=.*[A-Z])(?=.*[0-9]).{8,}"},"b":{"type":"integer"}}}"#;
+    let of_pattern = why(by_schema(far, r#"{"a":"password","b":1}"#));
+    assert!(of_pattern.contains(r#"at /a: value does not match "(?=.*[A-Z])"#), "{of_pattern}");
+    let of_type = why(by_schema(far, r#"{"a":"passwordA1","b":"x"}"#));
+    assert!(of_type.contains("at /b: value is not of type"), "{of_type}");
+    // It may match or not, so that its opposite does not hold either.
+    let opposite = r#"{"not":{"pattern":"^(?:(?=.)a|(?=[a-c])a)*$"}}"#;
+    let undecided = why(by_schema(opposite, &format!("\"{}c\"", "a".repeat(40))));
+    assert!(undecided.contains("backtracking"), "{undecided}");
+}
+
+/// It counted as no match, and `not` made a pass of it.
+#[test]
+fn a_match_that_is_not_found_out_passes_nothing_beside_a_pattern_that_looks_far() {
+    let deny = r#"{"not":{"pattern":"(?=.*b)(?:(?=.)a|(?=[a-c])a)*bc"}}"#;
+    let undecided = why(by_schema(deny, &format!("\"{}bdabc\"", "a".repeat(40))));
+    assert!(undecided.contains("takes too long"), "{undecided}");
+    assert_eq!(by_schema(deny, "\"abd\""), Ok(()));
+}
+
+#[test]
+fn a_slow_pattern_is_not_tried_where_others_wait() {
+    let slow = || Validation::JsonSchema { schema: r#"{"pattern":"^(.*[a-z].{3000}b)?.*x$"}"#.into() };
+    assert_eq!(quick(slow(), r#""abx""#), Some(Ok(())));
+    assert_eq!(quick(slow(), &format!("\"{}x\"", "aé".repeat(800))), None);
+}

@@ -3,6 +3,7 @@
 use super::counted::{self, Counted, CountedNode, Spent};
 use super::patterns::Cost;
 use super::{Effort, chains, check_memory, most_steps};
+use jsonschema::error::ValidationErrorKind;
 use jsonschema::json::Node;
 use jsonschema::{Keyword, PatternOptions, ValidationError, ValidationOptions};
 use serde::de::IgnoredAny;
@@ -190,7 +191,18 @@ impl<'i> Keyword<'i, Counted> for Priced {
 
     fn is_valid(&self, value: CountedNode<'i>) -> bool {
         let pays = |text: &str| counted::pay(usize::try_from(self.cost.steps(text)).unwrap_or(usize::MAX));
-        value.as_string().is_none_or(|text| pays(&text)) && self.validator.is_valid(value)
+        if !value.as_string().is_none_or(|text| pays(&text)) {
+            return false;
+        }
+        let fault = self.validator.validate(value).err();
+        // Undecided is not false, which a `not` around it would turn into a pass.
+        if fault
+            .as_ref()
+            .is_some_and(|fault| matches!(fault.kind(), ValidationErrorKind::BacktrackLimitExceeded { .. }))
+        {
+            counted::give_up();
+        }
+        fault.is_none()
     }
 }
 
@@ -261,5 +273,19 @@ mod tests {
         ] {
             assert_eq!(memory(text.as_bytes()), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn values_nest_as_deep_as_brackets_outside_of_strings_are_open() {
+        for (text, expected) in [("17", 0), ("[[],{},[]]", 2), (r#"["]]}",[{}]]"#, 3), (r#"{"[[{":["\"]"]}"#, 2)] {
+            assert_eq!(nesting(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_groups_and_references_to_them_cost_steps_together() {
+        let pattern = |count: usize| "(?<a>b)".repeat(count) + &r"\k<a>".repeat(count);
+        let suffices = |count: usize| counted::within(100, || is_pattern(&pattern(count))).is_some();
+        assert!(suffices(10) && !suffices(40));
     }
 }

@@ -55,7 +55,17 @@ impl Open {
 }
 
 impl Pattern {
+    /// One of XML Schema, where a class may hold another one.
     pub(super) fn of(text: &str) -> Self {
+        Self::read(text, true)
+    }
+
+    /// One of JSON Schema, where `[` in a class is a character.
+    fn of_json(text: &str) -> Self {
+        Self::read(text, false)
+    }
+
+    fn read(text: &str, classes_nest: bool) -> Self {
         let mut open = vec![Open::default()];
         let (mut repetitions, mut deepest) = (0, 0);
         let mut characters = text.chars();
@@ -87,7 +97,7 @@ impl Pattern {
                     deepest = deepest.max(deep);
                     while deep > 0 {
                         match characters.next() {
-                            Some('[') => {
+                            Some('[') if classes_nest => {
                                 deep += 1;
                                 deepest = deepest.max(deep);
                             }
@@ -148,7 +158,7 @@ impl Cost {
     /// begins with, which are searched for.
     pub(super) fn of(pattern: &str) -> Self {
         let is_searched = !pattern.starts_with(|first: char| first == '^' || first.is_alphanumeric());
-        let whole = if is_searched { Pattern::of(&format!(".*{pattern}")) } else { Pattern::of(pattern) };
+        let whole = if is_searched { Pattern::of_json(&format!(".*{pattern}")) } else { Pattern::of_json(pattern) };
         Self { long: long(whole.repeated_places()), is_squared: looks_far(pattern) }
     }
 
@@ -324,5 +334,33 @@ mod tests {
         let half = Pattern::of("(.*a.{120}b)?.*");
         assert_eq!((half.steps(), half.repeated_places()), (1 + 978 / 64, 978));
         assert_eq!((long(978), long(2 * 978)), (0, 652), "several have their places in common");
+    }
+
+    #[test]
+    fn repetitions_are_counted_up_to_the_limits() {
+        assert_eq!(Pattern::of("a{3}{2}").places, 6, "a repetition of a repetition");
+        assert_eq!(Pattern::of("(a{300}){1}").repeated_places(), 0, "once is no repetition");
+        let of = |places: u64| Pattern { places, repetitions: 2, deep: 0 };
+        assert_eq!((of(LONG).steps(), of(LONG + 1).steps()), (1 + LONG / 64, 0));
+        assert_eq!((of(SHORT).repeated_places(), of(SHORT + 1).repeated_places()), (0, SHORT + 1));
+        assert_eq!((long(LONG), long(LONG + 1)), (0, (LONG + 1) / 3));
+    }
+
+    #[test]
+    fn what_looks_far_is_told_from_groups_counts_and_escaped_characters() {
+        for far in ["(?!.*a)b", "(?=(a+))b", "(?=b{0,65})c"] {
+            assert!(looks_far(far), "{far}");
+        }
+        for near in ["^(a+b)+$", "(?=b{0,64})c", r"^x\(?=.*a\)+", r"^[\](?=.*a)*]"] {
+            assert!(!looks_far(near), "{near}");
+        }
+    }
+    #[test]
+    fn a_bracket_in_a_class_of_json_schema_hides_nothing_behind_it() {
+        let slow = "(.*[a-z].{3000}b)?.*x$";
+        for class in ["[[a]", r"[^[\]]"] {
+            assert_ne!(Cost::of(&format!("^{class}{slow}")), Cost::NONE, "{class}");
+        }
+        assert_eq!(Pattern::of("[a-z-[aeiou]]b").places, Pattern::of("[a-z-[aeiou]]").places + 1);
     }
 }

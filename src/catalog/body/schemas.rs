@@ -287,4 +287,15 @@ mod tests {
         let long = |id: i32| format!("{{\"maximum\":{id}}}{}", " ".repeat(MOST_TEXT / 2));
         assert_eq!((check(1, &long(1)), check(2, &long(2))), (3, 1));
     }
+
+    #[test]
+    fn a_usable_schema_is_kept_and_the_bytes_of_all_are_counted() {
+        let checks = Arc::new(BodyChecks::new());
+        assert!(checks.check_json_schema("{").is_err());
+        assert_eq!(kept(&checks), 0, "nothing is checked by it");
+        assert_eq!((checks.check_json_schema("true"), checks.check_json_schema("true")), (Ok(()), Ok(())));
+        assert_eq!((kept(&checks), checks.compiled_on().len()), (1, 2));
+        let collection = Definition::CreateXmlSchemaCollection { name: "c".into(), schemas: "<a/>".into() };
+        assert_eq!(BodyChecks::schema_bytes(&[altering("true"), collection, altering("{}")]), 4 + 4 + 2);
+    }
 }

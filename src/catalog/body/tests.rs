@@ -118,6 +118,7 @@ fn malformed_xml_is_rejected() {
     let cases: &[&[u8]] = &[
         b"no xml",
         b" ",
+        b"<\x00a\x00/\x00>\x00 ",
         b"\xef\xbb\xbf",
         b"<a>",
         b"<a></b>",
@@ -626,4 +627,34 @@ fn valid_xml_is_judged_as_the_standard_says() {
     let text =
         format!("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>{}</xs:schema>", typed("<xs:sequence/>"));
     assert_eq!(valid(&text, "<r> </r>"), Ok(()));
+}
+
+#[test]
+fn only_a_fault_inside_has_a_place() {
+    let inside = check_json_schema(r#"{"properties":{"a":{"type":"objekt"}}}"#).unwrap_err();
+    assert!(inside.starts_with("at /properties/a"), "{inside}");
+    let whole = check_json_schema("7").unwrap_err();
+    assert!(!whole.starts_with("at "), "{whole}");
+    let of_type = message_type(Validation::JsonSchema { schema: r#"{"type":"integer"}"#.into() });
+    let why = BodyChecks::new().check(&Catalog::default(), &of_type, Some(b"\"a\"")).unwrap_err().description;
+    assert!(why.contains("JSON Schema: value is not of type"), "{why}");
+}
+
+#[test]
+fn a_check_may_take_the_most_memory_and_no_more() {
+    assert_eq!(check_memory(MOST_MEMORY), Ok(()));
+    assert!(check_memory(MOST_MEMORY + 1).is_err());
+    let why = check_memory(MOST_MEMORY + (1 << 20)).unwrap_err();
+    assert!(why.contains("may take 1025 MiB of memory; the limit is 1024 MiB"), "{why}");
+    let of_type = message_type(Validation::JsonSchema { schema: "true".into() });
+    let body = "{".repeat(1_700_000);
+    let why = BodyChecks::new().check(&Catalog::default(), &of_type, Some(body.as_bytes())).unwrap_err().description;
+    assert!(why.contains("of memory"), "it is refused before it is read: {why}");
+}
+
+#[test]
+fn elements_are_counted_inside_a_constraint_and_digits_in_a_row() {
+    let count = |text: &str| super::xml::count(text, |name| (u64::from(name == "u"), Vec::new())).unwrap();
+    assert_eq!(count("<r><u><a/></u><b/></r>").parts.found, 2, "the element after it is not inside");
+    assert_eq!(count("<r>12a345b</r>").digits, 3);
 }

@@ -492,4 +492,51 @@ mod tests {
         let typed = format!("<r xmlns:xsi='{XSI_NAMESPACE}' xmlns:xs='{XS_NAMESPACE}' xsi:type='xs:NMTOKENS'/>");
         assert_eq!(memory(plain, &typed), ATTRIBUTE_MEMORY + typed.len() as u64 * ITEM_MEMORY);
     }
+
+    #[test]
+    fn a_full_check_compares_some_rows_for_nothing_and_limits_are_within_themselves() {
+        let collection = compiled(&format!(
+            "<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'><xs:complexType><xs:sequence>\
+             <xs:element name='n' maxOccurs='unbounded'><xs:complexType><xs:attribute name='at' type='xs:date'/></xs:complexType>\
+             </xs:element></xs:sequence></xs:complexType>\
+             <xs:unique name='u'><xs:selector xpath='n'/><xs:field xpath='@at'/></xs:unique></xs:element></xs:schema>"
+        ));
+        let rows: String = (1900..2000).map(|year| format!("<n at='{year}-01-01'/>")).collect();
+        let body = format!("<r>{rows}</r>");
+        // 1,817 steps, and 6,250 for the rows.
+        assert_eq!(collection.check_text(&body, Effort::Full, 5000), Ok(Some(())));
+        assert_eq!(collection.check_text(&body, Effort::Quick, 10_000), Ok(None));
+        let any = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'/></xs:schema>"));
+        let long = format!("<r>{}</r>", "<a/>".repeat(5000));
+        assert_eq!(any.check_text(&long, Effort::Full, 5001), Ok(Some(())));
+        assert_eq!(any.check_text(&long, Effort::Quick, 5001), Ok(None), "a full check may take so many");
+        let noted = |digits: usize| {
+            let note =
+                format!("<xs:annotation><xs:documentation>{}</xs:documentation></xs:annotation>", "7".repeat(digits));
+            Collection::compile(&format!(
+                "<xs:schema xmlns:xs='{XS_NAMESPACE}'>{note}<xs:element name='r'/></xs:schema>"
+            ))
+        };
+        assert!(noted(MOST_DIGITS).is_ok());
+        assert!(noted(MOST_DIGITS + 1).err().unwrap().contains("10001 digits"));
+    }
+
+    // Elsewhere no clock of processor time is read.
+    #[cfg(unix)]
+    #[test]
+    fn the_time_of_a_check_begins_with_it_and_a_long_one_gives_way() {
+        use super::super::{GAVE_WAY, MAY_GIVE_WAY};
+        let collection = compiled(&format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'/></xs:schema>"));
+        let copy = collection.schemas[0].take(Effort::Full).unwrap().unwrap();
+        let body = |elements: usize| format!("<r>{}</r>", "<a/>".repeat(elements));
+        let limit = Duration::from_millis(200);
+        // What the thread did before does not count.
+        while processor_time() < limit {}
+        assert!(copy.validate(&body(100), limit).is_none());
+        MAY_GIVE_WAY.set(true);
+        GAVE_WAY.set(0);
+        assert!(copy.validate(&body(5000), most_time(0)).is_none());
+        MAY_GIVE_WAY.set(false);
+        assert!(GAVE_WAY.get() > 0);
+    }
 }

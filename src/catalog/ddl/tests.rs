@@ -672,3 +672,45 @@ proptest! {
         prop_assert_eq!(render(&catalog), rendered);
     }
 }
+
+#[test]
+fn a_clause_that_a_notification_or_a_priority_does_not_have_is_refused_where_it_stands() {
+    for (script, clause, code, says) in [
+        (
+            "CREATE EVENT NOTIFICATION n ON QUEUE q WITH FAN_IN FOR QUEUE_ACTIVATION TO SERVICE 's', 'x'",
+            "WITH",
+            Code::UNSUPPORTED,
+            "FAN_IN",
+        ),
+        ("CREATE BROKER PRIORITY p FOR CONVERSATION SET (LEVEL = 5)", "LEVEL", Code::SYNTAX, "PRIORITY_LEVEL or ')'"),
+    ] {
+        let column = script.find(clause).unwrap() + 1;
+        let (found, line, at, text) = refused(script);
+        assert_eq!((found, line, at as usize), (code, 1, column), "{text}");
+        assert!(text.contains(says), "{text}");
+    }
+}
+
+#[test]
+fn an_empty_list_is_not_rendered_and_a_text_has_an_n_only_if_it_needs_one() {
+    let collection =
+        |schemas: &str| Definition::CreateXmlSchemaCollection { name: "x".into(), schemas: schemas.into() };
+    let created = Definition::CreateService { name: "s".into(), owner: None, queue: "q".into(), contracts: Vec::new() };
+    let altered = Definition::AlterService {
+        name: "s".into(),
+        queue: None,
+        add_contracts: Vec::new(),
+        drop_contracts: Vec::new(),
+    };
+    let work_queue = Definition::CreateWorkQueue { name: "w".into(), options: Vec::new() };
+    for (definition, text) in [
+        (created, "CREATE SERVICE [s] ON QUEUE [q];"),
+        (altered, "ALTER SERVICE [s];"),
+        (work_queue, "CREATE WORK QUEUE [w];"),
+        (collection("<a/>"), "CREATE XML SCHEMA COLLECTION [x] AS '<a/>';"),
+        (collection("<é/>"), "CREATE XML SCHEMA COLLECTION [x] AS N'<é/>';"),
+    ] {
+        assert_eq!(render_definition(&definition), text);
+        assert_eq!(one(text), definition);
+    }
+}

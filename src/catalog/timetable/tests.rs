@@ -267,3 +267,27 @@ mod brute_force {
         }
     }
 }
+
+#[test]
+fn an_error_of_a_line_without_a_schedule_names_no_schedule() {
+    for (line, zone) in [("61 3 * * *", "UTC"), ("0 3 * * *", "Europe/Bern"), ("0 0 31 2 *", "UTC")] {
+        let error = Timetable::parse("", line, zone).unwrap_err().to_string();
+        assert!(error.contains("is not usable") && !error.contains("of work schedule"), "{error}");
+    }
+}
+
+#[test]
+fn the_word_hourly_goes_on_in_an_hour_that_the_clocks_repeat() {
+    let hourly = next("@hourly", "Europe/Berlin", "2026-10-25T00:00:00Z", 3);
+    assert_eq!(hourly, ["2026-10-25T01:00Z", "2026-10-25T02:00Z", "2026-10-25T03:00Z"]);
+}
+
+#[test]
+fn times_at_the_very_moment_of_a_change_of_the_clocks_are_found() {
+    let nightly = next("0 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
+    assert_eq!(nightly, ["2026-03-29T01:00Z", "2026-03-30T00:00Z"], "the first minute of the gap");
+    let back = at("2026-10-25T01:00:00Z");
+    let once = table("30 2 * * *", "Europe/Berlin").firings(at("2026-10-24T00:30:00Z"), back, Missed::Once);
+    let times: Vec<_> = once.iter().map(|firing| (firing.time, firing.next)).collect();
+    assert_eq!(times, [(Some(at("2026-10-25T00:30:00Z")), Some(at("2026-10-26T01:30:00Z")))]);
+}

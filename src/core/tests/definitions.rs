@@ -143,3 +143,26 @@ fn a_notification_gets_only_its_event_and_queue_and_survives_a_new_broker() {
         assert_eq!(states(&memory), ["SO", "SO", "SO"], "each notification begins again");
     }
 }
+
+#[test]
+fn a_service_loses_a_contract_of_a_conversation_whose_initiator_is_gone() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "x");
+    assert_eq!(bodies(&receive(&mut memory, "qt")), ["x"]);
+    end(&mut memory, initiator, EndForm::Cleanup);
+    assert_eq!(states(&memory), ["CO"], "the target alone");
+    define(
+        &mut memory,
+        Definition::AlterService {
+            name: "t".into(),
+            queue: None,
+            add_contracts: Vec::new(),
+            drop_contracts: vec!["c".into()],
+        },
+    )
+    .unwrap();
+    assert_eq!(states(&memory), ["ER"]);
+    assert_eq!(error_in(&mut memory, "qt").0, -8468);
+    assert!(receive(&mut memory, "qi").is_empty());
+}

@@ -586,3 +586,74 @@ fn a_conversation_of_the_default_lifetime_is_not_registered_until_its_end_is_nea
     assert_eq!(memory.restored(Timestamp(0)).unwrap().next_due(), None);
     assert_eq!(memory.restored(years_before).unwrap().next_due(), Some(lifetime));
 }
+
+#[test]
+fn a_held_group_is_compared_with_free_ones_by_the_level_or_the_age_of_its_best_conversation() {
+    // The levels from the oldest message to the youngest, the one whose conversation joins the group of the first, and the ones held.
+    let rows: [(&[u8], Option<usize>, &[usize], ReceiveFrom, &str); 5] = [
+        (&[2, 9], None, &[1], ReceiveFrom::Oldest, "level 2"),
+        (&[2, 9], None, &[0], ReceiveFrom::Any, "level 9"),
+        (&[2, 9], None, &[0, 1], ReceiveFrom::Oldest, "level 2"),
+        (&[2, 9, 5], Some(1), &[0], ReceiveFrom::Any, "level 9"),
+        (&[3, 5, 4], Some(2), &[0], ReceiveFrom::Oldest, "level 4"),
+    ];
+    for (levels, joins, held, from, expected) in rows {
+        let mut memory = broker();
+        let targets = targets_at(&mut memory, levels);
+        if let Some(joins) = joins {
+            let group = memory.endpoints().find(|row| row.handle == targets[0]).unwrap().group;
+            let verb = Verb::MoveConversation { handle: targets[joins], group };
+            memory.submit(vec![verb], NOW).unwrap().unwrap();
+        }
+        let mut session = memory.core.begin_transaction();
+        for place in held {
+            let reply = send_verb(targets[*place], "m", "reply");
+            memory.execute(&mut session, reply, NOW).unwrap().unwrap();
+        }
+        let received = receive_in(&mut memory, &mut session, Some(1), from);
+        assert_eq!(received, [expected], "{levels:?}, {joins:?} joined, {held:?} held");
+        memory.commit(session, NOW);
+    }
+}
+
+#[test]
+fn a_timer_makes_a_group_with_an_older_message_no_younger() {
+    for is_held in [true, false] {
+        let mut memory = broker();
+        let targets = targets_at(&mut memory, &[5, 5]);
+        let timer = Verb::BeginConversationTimer { handle: targets[0], timeout_seconds: 1 };
+        memory.submit(vec![timer], NOW).unwrap().unwrap();
+        memory.tick(NOW.after_seconds(1));
+        let mut session = memory.core.begin_transaction();
+        let reply = send_verb(targets[0], "m", "reply");
+        if is_held {
+            memory.execute(&mut session, reply, NOW).unwrap().unwrap();
+        } else {
+            // Its lock and unlock rank the group again.
+            memory.submit(vec![reply], NOW).unwrap().unwrap();
+        }
+        let found = memory.execute(&mut session, receive_verb("qt", Some(1)), NOW).unwrap().unwrap();
+        let found = received(found);
+        let found: Vec<_> = found.iter().map(|one| (one.message_type_id, one.conversation_handle)).collect();
+        assert_eq!(found, [(system::DIALOG_TIMER_ID, targets[0])], "held: {is_held}");
+        memory.commit(session, NOW);
+        assert_recovers(&memory);
+    }
+}
+
+#[test]
+fn a_release_leaves_the_numbers_of_a_broken_conversation() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "one");
+    memory.submit(vec![send_verb(initiator, "x", "<open>")], NOW).unwrap();
+    assert_eq!(states(&memory), ["ER", "ER"]);
+    let group = memory.endpoints().find(|row| !row.is_initiator).unwrap().group;
+    memory.submit(vec![Verb::ReleaseQuarantine { group }], NOW).unwrap().unwrap();
+    assert_recovers(&memory);
+    let messages = receive(&mut memory, "qt");
+    let types: Vec<_> = messages.iter().map(|message| message.message_type_id).collect();
+    assert_eq!((types.len(), types[0]), (2, system::ERROR_ID));
+    assert_eq!(messages[1].message_body.as_deref(), Some(&b"one"[..]));
+    assert_eq!(messages[1].message_sequence_number, 0);
+}

@@ -15,6 +15,7 @@ mod edges;
 mod random;
 mod refusals;
 mod restoring;
+mod retries;
 mod sessions;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
@@ -171,6 +172,8 @@ fn a_conversation_runs_from_begin_to_both_ends() {
     end(&mut memory, initiator, EndForm::Plain);
     assert_eq!(states(&memory), ["CD"]);
     assert_recovers(&memory);
+    memory.tick(NOW.after(Duration::from_secs(29 * 60)));
+    assert_eq!(states(&memory), ["CD"], "a closed target endpoint is kept for half an hour");
     memory.tick(NOW.after(Duration::from_secs(31 * 60)));
     assert_eq!(states(&memory).len(), 0, "a closed target endpoint goes after half an hour");
     assert_eq!(memory.core.groups.iter().count(), 0, "groups go with their last conversation");

@@ -242,3 +242,14 @@ fn rows_of_an_earlier_conversation_are_kept_and_rows_of_none_are_removed() {
         assert_eq!(restored.repairs.into_list().len(), 3, "{endpoint_id}: each row is named");
     }
 }
+
+#[test]
+fn a_broker_that_was_opened_again_has_no_open_transaction() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    let mut session = memory.core.begin_transaction();
+    memory.execute(&mut session, send_verb(initiator, "m", "lost"), NOW).unwrap().unwrap();
+    memory.reopen(NOW).unwrap();
+    assert!(memory.submit(vec![send_verb(initiator, "m", "kept")], NOW).unwrap().is_some(), "the group is free");
+    assert_eq!(bodies(&receive(&mut memory, "qt")), ["kept"]);
+}

@@ -290,3 +290,38 @@ fn a_loss_counts_beside_rollbacks_and_a_commit_ends_their_row() {
     memory.lose(five, NOW);
     assert_eq!(memory.core.queues.values().map(|queue| queue.rollbacks).max(), Some(1), "the one before is forgotten");
 }
+
+#[test]
+fn a_loss_that_does_not_count_hides_no_later_one() {
+    let mut memory = broker();
+    targets_at(&mut memory, &[5; 2]);
+    let receiver = |memory: &mut Memory| {
+        let mut session = memory.core.begin_transaction();
+        assert_eq!(receive_in(memory, &mut session, None, ReceiveFrom::Any).len(), 1);
+        session
+    };
+    let (first, second) = (receiver(&mut memory), receiver(&mut memory));
+    let rollbacks = |memory: &Memory| memory.core.queues.values().map(|queue| queue.rollbacks).max();
+    memory.lose(first, NOW);
+    let third = receiver(&mut memory);
+    memory.lose(second, NOW);
+    assert_eq!(rollbacks(&memory), Some(1), "it was open when the first one was lost");
+    memory.lose(third, NOW);
+    assert_eq!(rollbacks(&memory), Some(2), "it received after the first loss");
+}
+
+#[test]
+fn a_limit_counts_the_messages_of_the_conversations_before() {
+    let mut memory = broker();
+    let targets = targets_at(&mut memory, &[9, 5]);
+    let group = group_of(&memory, targets[0]);
+    memory.submit(vec![Verb::MoveConversation { handle: targets[1], group }], NOW).unwrap().unwrap();
+    for round in [2, 4] {
+        let timer = Verb::BeginConversationTimer { handle: targets[1], timeout_seconds: 1 };
+        memory.submit(vec![timer], NOW.after_seconds(round - 1)).unwrap();
+        memory.tick(NOW.after_seconds(round));
+    }
+    let taken = received(memory.submit(vec![receive_verb("qt", Some(2))], NOW).unwrap().unwrap().remove(0));
+    assert_eq!(bodies(&taken), ["level 9", ""], "one of the two timers");
+    assert_eq!(memory.messages().count(), 2);
+}

@@ -161,6 +161,8 @@ fn components_that_contain_themselves_have_an_end() {
     let typed = "<xs:complexType name='t'><xs:sequence><xs:group ref='g'/><xs:element ref='a'/></xs:sequence>\
                  <xs:attributeGroup ref='g'/></xs:complexType>";
     assert!(weights(&format!("{}{union}{attributes}{members}{typed}", group("g"))).is_ok());
+    let extends = "<xs:complexContent><xs:extension base='t'/></xs:complexContent>".repeat(30);
+    assert!(weights(&format!("<xs:complexType name='t'>{extends}</xs:complexType>")).is_ok());
     let doubling: String = (1..60)
         .map(|number| {
             format!("<xs:simpleType name='s{number}'><xs:union memberTypes='s{0} s{0}'/></xs:simpleType>", number - 1)
@@ -193,4 +195,160 @@ fn a_long_chain_needs_little_of_the_stack() {
         }
     };
     std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_schema_may_cost_as_much_as_its_limits() {
+    let repeated = "minOccurs='0' maxOccurs='unbounded'";
+    let choice = |particles: usize, occurrence: &str| {
+        let elements = "<xs:element name='a'/>".repeat(particles - 1);
+        format!("<xs:complexType name='t'><xs:choice {occurrence}>{elements}</xs:choice></xs:complexType>")
+    };
+    let most = choice(1750, repeated) + &choice(250, repeated);
+    assert_eq!(64 * (1750 * 1750 + 250 * 250), MOST_COMPILING);
+    assert!(weights(&most).is_ok());
+    let why = weights(&(most + &choice(2, ""))).unwrap_err();
+    assert!(why.contains("200000112 units of work"), "{why}");
+    let union = |members: usize| {
+        weights(&format!(
+            "<xs:simpleType name='s'><xs:union memberTypes='{}'/></xs:simpleType>",
+            "xs:int ".repeat(members)
+        ))
+    };
+    assert!(union(25_000).is_ok() && union(25_001).unwrap_err().contains("100004 alternatives"));
+    let pattern = |text: &str| {
+        weights(&format!(
+            "<xs:simpleType name='s'><xs:restriction base='xs:string'><xs:pattern value='{text}'/></xs:restriction></xs:simpleType>"
+        ))
+    };
+    assert!(pattern("a{1000000}").is_ok() && pattern("a{1000000}b").unwrap_err().contains("1000001 places"));
+    let counted = |elements: usize| {
+        of_type(&format!("<xs:choice>{}</xs:choice>", "<xs:element name='a' maxOccurs='90'/>".repeat(elements)))
+    };
+    assert!(counted(1600).is_ok() && counted(1700).unwrap_err().contains("units of work"), "counters cost too");
+    for (deep, occurrence, why) in [(9, repeated, "units of work"), (3, "minOccurs='0' maxOccurs='100'", "ways")] {
+        let beside = format!("<xs:sequence>{}<xs:element name='b'/></xs:sequence>", groups(deep, occurrence));
+        assert!(of_type(&beside).unwrap_err().contains(why), "an element beside them makes no repetition cheaper");
+    }
+}
+
+#[test]
+fn up_to_sixteen_repetitions_are_copied_with_their_counters() {
+    let element = |occurrence: &str| of_type(&groups(1, occurrence)).unwrap().element;
+    assert_eq!((element("maxOccurs='16'"), element("maxOccurs='17'")), (1 + 16 * 2 / 8, 1));
+    let at_least = |least: u32| element(&format!("minOccurs='{least}' maxOccurs='unbounded'"));
+    assert_eq!((at_least(16), at_least(17)), (1 + 17 * 2 / 8, 1), "one copy more for the rest");
+    let copies = |often: usize| {
+        let inside = "<xs:element name='a' minOccurs='0' maxOccurs='100'/>";
+        of_type(&format!("<xs:sequence maxOccurs='{often}'>{inside}</xs:sequence>"))
+    };
+    assert!(copies(10).is_ok() && copies(11).unwrap_err().contains("12100 ways"));
+    let inside = "<xs:sequence maxOccurs='9'><xs:element name='a'/></xs:sequence>";
+    let one_counter = format!("<xs:sequence minOccurs='101' maxOccurs='200'>{inside}</xs:sequence>");
+    assert!(of_type(&one_counter).is_ok(), "copies without a counter add none");
+}
+
+#[test]
+fn a_long_value_that_the_schema_gives_costs_for_each_element_and_attribute() {
+    let costs = |schema: &str| weights(schema).map(|weights| (weights.element, weights.attribute)).unwrap();
+    let given = |name: &str, bytes: usize| format!("<xs:element name='r' {name}='{}'/>", "x".repeat(bytes));
+    for name in ["default", "fixed"] {
+        assert_eq!((costs(&given(name, 16)), costs(&given(name, 17))), ((1, 1), (1 + 17 / 2, 1 + 17 / 2)), "{name}");
+    }
+    assert_eq!(costs(&(given("default", 100) + &given("fixed", 20))), (51, 51), "the longest counts");
+    let hint = format!("<xs:annotation><xs:appinfo><hint default='{}'/></xs:appinfo></xs:annotation>", "x".repeat(100));
+    assert_eq!(costs(&hint), (1, 1), "an element of another namespace gives no value");
+}
+
+#[test]
+fn a_type_has_the_attributes_and_the_patterns_of_its_base() {
+    let many = "<xs:attribute name='a'/>".repeat(400);
+    for content in ["complexContent", "simpleContent"] {
+        let extends = format!("<xs:{content}><xs:extension base='b'>{many}</xs:extension></xs:{content}>");
+        let types = format!(
+            "<xs:complexType name='b'>{many}</xs:complexType><xs:complexType name='t'>{extends}</xs:complexType>"
+        );
+        let of_both = weights(&types).unwrap();
+        assert_eq!((of_both.element, of_both.attribute), (1 + 800 / 4, 1 + 800 / 80), "{content}");
+    }
+    let half = "<xs:pattern value='(.*a.{120}b)?.*'/>";
+    let restricts = |name: &str, base: &str| {
+        format!("<xs:simpleType name='{name}'><xs:restriction base='{base}'>{half}</xs:restriction></xs:simpleType>")
+    };
+    let of_both = weights(&(restricts("s", "xs:string") + &restricts("t", "s"))).unwrap();
+    assert_eq!(of_both.patterns, 2 * (1 + 978 / 64) + 2 * 978 / 3);
+}
+
+#[test]
+fn the_items_of_a_list_and_the_members_of_a_union_cost() {
+    let simple = |kind: &str| weights(&format!("<xs:simpleType name='s'>{kind}</xs:simpleType>")).unwrap();
+    let list = simple("<xs:list itemType='xs:int'/>");
+    assert_eq!((list.item, simple("<xs:restriction base='xs:int'/>").item), (1, 0));
+    assert_eq!(list.steps(Parts { bytes: 100, ..Parts::default() }), 50, "one item for each two bytes");
+    let member = "<xs:simpleType><xs:restriction base='xs:int'/></xs:simpleType>";
+    assert_eq!(simple(&format!("<xs:union>{}</xs:union>", member.repeat(20))).element, 1 + 20 * 4);
+}
+
+#[test]
+fn wildcards_and_the_members_of_members_are_particles() {
+    let wildcards = of_type(&format!("<xs:sequence>{}</xs:sequence>", "<xs:any/>".repeat(9))).unwrap();
+    assert_eq!(wildcards.check, 10 * 10 / 25);
+    let member = |number: u32| format!("<xs:element name='e{number}' substitutionGroup='e{}'/>", number - 1);
+    let members: String = (1..10).map(member).collect();
+    let head = "<xs:element name='e0'/><xs:complexType name='t'><xs:sequence><xs:element ref='e0'/></xs:sequence></xs:complexType>";
+    assert_eq!(weights(&(members + head)).unwrap().check, 11 * 11 / 25);
+}
+
+/// Which rows are compared one by one: the eighths of a step for two of them, and whether the elements `n` and `m` are rows. `None` if
+/// the validator finds them by a hash.
+fn alike(selector: &str, field: &str) -> Option<(u64, bool, bool)> {
+    let declared = "<xs:element name='n' type='xs:date'/><xs:element name='m' type='xs:string'/>\
+        <xs:element name='c'><xs:complexType><xs:simpleContent><xs:extension base='xs:date'/></xs:simpleContent></xs:complexType></xs:element>\
+        <xs:attribute name='at' type='xs:dateTime'/><xs:attribute name='for' type='xs:duration'/>\
+        <xs:attribute name='of' type='xs:string'/><xs:attribute name='words' type='xs:NMTOKENS'/>\
+        <xs:attribute name='numbers'><xs:simpleType><xs:list itemType='xs:int'/></xs:simpleType></xs:attribute>\
+        <xs:attribute name='text'><xs:simpleType><xs:restriction base='xs:string'/></xs:simpleType></xs:attribute>";
+    let unique =
+        format!("<xs:unique name='u'><xs:selector xpath='{selector}'/><xs:field xpath='{field}'/></xs:unique>");
+    let found = weights(&format!("<xs:element name='r'>{unique}</xs:element>{declared}")).unwrap();
+    let rows = found.alike.get("r")?.first()?;
+    Some((rows.steps(8) / 8, rows.selects("n"), rows.selects("m")))
+}
+
+#[test]
+fn rows_whose_values_have_one_hash_are_compared_one_by_one() {
+    for (selector, field, expected) in [
+        ("n", "@at", Some((5, true, false))),
+        (".//n", "@at", Some((5, true, false))),
+        ("p:n", "@p:at", Some((5, true, false))),
+        ("*", "@at", Some((5, true, true))),
+        ("n", "@for", Some((17, true, false))),
+        ("n", "@words", Some((2, true, false))),
+        ("n", "@numbers", Some((2, true, false))),
+        ("n", "@text", None),
+        ("n", "@of", None),
+        ("n", "@at|@of", None),
+        ("n", ".", Some((5, true, false))),
+        ("n|m", ".", None),
+        ("m", "n", Some((5, false, true))),
+        ("c", ".", Some((5, false, false))),
+    ] {
+        assert_eq!(alike(selector, field), expected, "{selector} {field}");
+    }
+}
+
+#[test]
+fn the_rows_of_sixteen_constraints_are_counted_at_one_place() {
+    let unique = "<xs:unique name='u'><xs:selector xpath='n'/><xs:field xpath='@at'/></xs:unique>";
+    let found = weights(&format!("<xs:element name='r'>{unique}</xs:element><xs:attribute name='at' type='xs:date'/>"))
+        .unwrap();
+    let alike = &found.alike["r"][0];
+    let steps = |body: &str| {
+        let ten = |name: &str| (0, if name == "r" { vec![alike; 10] } else { Vec::new() });
+        xml::count(body, ten).unwrap().parts.alike
+    };
+    let rows = "<n/>".repeat(4);
+    let each = 4 * 4 * 5 / 8;
+    assert_eq!(steps(&format!("<r>{rows}</r>")), 10 * each);
+    assert_eq!(steps(&format!("<r><r>{rows}</r></r>")), 16 * each, "the other four are left out");
 }
