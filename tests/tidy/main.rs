@@ -159,6 +159,7 @@ fn sql_is_distinguished_from_other_text() {
 
 /// Closing any descriptor of a database drops the locks of SQLite, so that a file is opened only here.
 const OPENS_FILES: &[(&str, &str)] = &[
+    ("src/activation/external/process.rs", "whether a program is loaded, from /proc"),
     ("src/bench/rival/log.rs", "the log of the bench's own sync measurement"),
     ("src/bench/machine.rs", "facts about the machine, from /proc"),
     ("src/cli/apply.rs", "a script of the user"),

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_far_is_told_from_groups_counts_and_escaped_characters() {
+    fn what_looks_far_is_distinguished_from_groups_counts_and_escaped_characters() {
         for far in ["(?!.*a)b", "(?=(a+))b", "(?=b{0,65})c"] {
             assert!(looks_far(far), "{far}");
         }
