@@ -590,7 +590,8 @@ fn a_conversation_of_the_default_lifetime_is_not_registered_until_its_end_is_nea
 #[test]
 fn a_held_group_is_compared_with_free_ones_by_the_level_or_the_age_of_its_best_conversation() {
     // The levels from the oldest message to the youngest, the one whose conversation joins the group of the first, and the ones held.
-    let rows: [(&[u8], Option<usize>, &[usize], ReceiveFrom, &str); 5] = [
+    type Row = (&'static [u8], Option<usize>, &'static [usize], ReceiveFrom, &'static str);
+    let rows: [Row; 5] = [
         (&[2, 9], None, &[1], ReceiveFrom::Oldest, "level 2"),
         (&[2, 9], None, &[0], ReceiveFrom::Any, "level 9"),
         (&[2, 9], None, &[0, 1], ReceiveFrom::Oldest, "level 2"),
