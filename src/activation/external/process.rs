@@ -46,9 +46,11 @@ impl Process {
         command.process_group(0);
         #[cfg(unix)]
         let mut groups = groups();
-        let leader = start(command)?;
+        let (leader, id) = start(command)?;
         #[cfg(unix)]
-        let group = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        let group = id.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        #[cfg(not(unix))]
+        let _ = id;
         #[cfg(unix)]
         groups.extend(group);
         Ok(Self {
@@ -96,23 +98,28 @@ impl Drop for Process {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn start(command: &mut Command) -> io::Result<Child> {
-    command.spawn()
+fn start(command: &mut Command) -> io::Result<(Child, Option<u32>)> {
+    let child = command.spawn()?;
+    let id = child.id();
+    Ok((child, id))
 }
 
 /// Starts it again if a signal has killed it before it became the program. A signal to the group of this process, as ctrl-C on a terminal,
 /// meets a child that has no group of its own yet. That was taken for the end of the program: one ctrl-C in seven made a dead letter of a
 /// message that no program had seen.
 #[cfg(target_os = "linux")]
-fn start(command: &mut Command) -> io::Result<Child> {
+fn start(command: &mut Command) -> io::Result<(Child, Option<u32>)> {
     const MOST_STARTS: u32 = 100;
-    for _ in 1..MOST_STARTS {
+    let mut starts = 0;
+    loop {
         let mut child = command.spawn()?;
-        if !was_killed_before_it_began(&mut child) {
-            return Ok(child);
+        // The check forgets it of a program that has ended already. Its group may have other members.
+        let id = child.id();
+        starts += 1;
+        if starts == MOST_STARTS || !was_killed_before_it_began(&mut child) {
+            return Ok((child, id));
         }
     }
-    command.spawn()
 }
 
 /// Whether a child has ended by a signal without having become its program, which has a command line as soon as it is loaded.
