@@ -595,7 +595,7 @@ impl Driver {
             false => self.judge(outcome, left_open, received, was_stopped),
         };
         if is_of_another_queue {
-            // The check begins anew with the queue that has the name now, and launches a reader for what waits there at once.
+            // The monitor begins anew for the queue that has the name now, so a reader for its messages starts at once.
             self.begins_anew = true;
         }
         let now = self.store.clock().now();

@@ -355,6 +355,7 @@ mod tests {
             assert!(!looks_far(near), "{near}");
         }
     }
+
     #[test]
     fn a_bracket_in_a_class_of_json_schema_hides_nothing_behind_it() {
         let slow = "(.*[a-z].{3000}b)?.*x$";
