@@ -40,13 +40,19 @@ async fn next(broker: &Broker) -> dialoq::Result<String> {
     Ok(String::from_utf8_lossy(batch.first().body()).into_owned())
 }
 
+/// Of that attempt, quoted.
+fn id(attempt: u32) -> String {
+    format!("'01980000-0000-7000-8000-00000000000{attempt}'")
+}
+
 /// A receiver that was killed: plain SQL receives, is noted under this id, and rolls back. Nothing counts it.
 async fn killed(database: &Database, link: &mut dyn Link, attempt: u32) {
     link.script("BEGIN; SELECT * FROM dialoq.receive('server', 1)").await.unwrap();
     database.sql(&format!(
-        "SELECT dialoq.begin_attempt('01980000-0000-7000-8000-00000000000{attempt}', s.queue_id, e.conversation_group_id)
+        "SELECT dialoq.begin_attempt({}, s.queue_id, e.conversation_group_id)
          FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
-         WHERE s.name = 'Server'"
+         WHERE s.name = 'Server'",
+        id(attempt)
     ));
     assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), attempt.to_string());
     link.script("ROLLBACK").await.unwrap();
@@ -129,6 +135,75 @@ pub(crate) fn a_late_count_of_a_message_that_was_handled_since_is_none(store: St
         assert_eq!(next(&broker).await?, "second");
         broker.close().await
     });
+}
+
+/// It died again at once, although no reader had received it since.
+pub(crate) fn a_redriven_letter_has_no_late_counts(store: Store) {
+    with_policy(store, "MAX_ATTEMPTS = 2, THEN = DEAD_LETTER", |database, broker| async move {
+        broker.close().await?;
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut link = driver.dedicated().await?;
+        for attempt in 1..=3 {
+            killed(&database, &mut *link, attempt).await;
+        }
+        // While their rows are locked the first two are left for later.
+        link.script(&format!("BEGIN; SELECT FROM dialoq.receive_attempt WHERE attempt_id <> {} FOR UPDATE", id(3)))
+            .await
+            .unwrap();
+        database.sql("UPDATE dialoq.service_queue SET retry_max_attempts = 1 WHERE name = 'server'");
+        database.sql(&format!("SELECT dialoq.count_rollback({})", id(3)));
+        assert_eq!(database.sql(LETTERS), "1");
+        link.script("COMMIT").await.unwrap();
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "2");
+        database.sql("SELECT dialoq.redrive_dead_letter(queuing_order) FROM dialoq.dead_letter");
+        count_all(&database);
+        assert_eq!(database.sql(LETTERS), "0");
+        let broker = Broker::open(database.url()).await?;
+        assert_eq!(next(&broker).await?, "first");
+        broker.close().await
+    });
+}
+
+/// Each of them was left for later, while the next reader had the group already.
+pub(crate) fn a_count_takes_those_before_it_at_the_message_along(store: Store) {
+    with_policy(store, "MAX_ATTEMPTS = 4, DELAY_MS = 3600000, THEN = DEAD_LETTER", |database, broker| async move {
+        broker.close().await?;
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut link = driver.dedicated().await?;
+        for attempt in 1..=3 {
+            killed(&database, &mut *link, attempt).await;
+        }
+        database.sql(&format!("SELECT dialoq.count_rollback({})", id(2)));
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
+        assert_eq!(database.sql("SELECT max(rollbacks) FROM dialoq.conversation_endpoint"), "3");
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.conversation_endpoint WHERE retry_at IS NOT NULL"), "1");
+        Ok(())
+    });
+}
+
+/// The policy of the queue before was applied: the message was a dead letter although its queue has none.
+pub(crate) fn a_late_count_of_a_service_with_another_queue_is_none(store: Store) {
+    for policy in ["MAX_ATTEMPTS = 1, THEN = DEAD_LETTER", "MAX_ATTEMPTS = 9, DELAY_MS = 3600000"] {
+        with_policy(store, policy, |database, broker| async move {
+            broker.execute("CREATE QUEUE other").await?;
+            broker.close().await?;
+            let driver = PostgresDriver::new(&url(database.url())).unwrap();
+            let mut link = driver.dedicated().await?;
+            killed(&database, &mut *link, 1).await;
+            // While its row is locked it is left for later.
+            link.script("BEGIN; SELECT FROM dialoq.receive_attempt FOR UPDATE").await.unwrap();
+            let broker = Broker::open(database.url()).await?;
+            broker.execute("ALTER SERVICE [Server] ON QUEUE other").await?;
+            assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "1");
+            link.script("COMMIT").await.unwrap();
+            count_all(&database);
+            assert_eq!(database.sql(LETTERS), "0");
+            assert_eq!(database.sql("SELECT max(rollbacks) FROM dialoq.conversation_endpoint"), "0");
+            let batch = broker.receive("other").top(1).wait(SOON).await?.expect("a message waits");
+            assert_eq!(batch.first().body(), b"first".as_slice());
+            broker.close().await
+        });
+    }
 }
 
 /// The attempts after the last one were counted against the messages behind it, two of which became dead letters unseen.

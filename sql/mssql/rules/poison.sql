@@ -304,6 +304,13 @@ BEGIN
                 FROM dialoq.queue_message AS m WITH (READUNCOMMITTED)
                 WHERE m.endpoint_id = @endpoint_id AND m.delivery_class IN (0, 1, 2) AND m.queuing_order = @message)
                 CONTINUE;
+            -- Its service may have another queue since.
+            IF NOT EXISTS (
+                SELECT 1
+                FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED, INDEX (conversation_endpoint_group), FORCESEEK)
+                JOIN dialoq.service AS s ON s.service_id = e.service_id
+                WHERE e.conversation_group_id = @group AND s.queue_id = @queue_id)
+                CONTINUE;
             -- The transaction received from it before and after it had moved the conversation.
             IF EXISTS (SELECT 1 FROM @counted AS c WHERE c.group_id = @group) CONTINUE;
             INSERT INTO @counted (group_id) VALUES (@group);

@@ -139,8 +139,17 @@ BEGIN
     RETURN v_notices;
 END $$;
 
+-- Whether a group still gives its messages to a queue: its service may have another one since. A volatile function, so that it is asked
+-- anew under the group's lock.
+CREATE OR REPLACE FUNCTION dialoq.is_group_of(p_group uuid, p_queue_id integer) RETURNS boolean
+LANGUAGE sql VOLATILE AS $$
+    SELECT EXISTS (
+        SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id)
+$$;
+
 -- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or put the
--- guilty group into quarantine. Groups that another transaction holds are passed over.
+-- guilty group into quarantine. Groups that another transaction holds are passed over, and so are those that the queue has no longer.
 -- Takes: the queue, the groups; why it was rolled back; when a transaction that was lost had received (NULL: its reader rolled it back);
 --     the message of each group, if it is known
 -- Gives: notices
@@ -163,14 +172,14 @@ BEGIN
     END IF;
     IF v_queue.is_retried THEN
         FOR v_group, v_first IN SELECT * FROM unnest(p_groups, p_firsts) LOOP
-            CONTINUE WHEN NOT dialoq.try_lock_group(v_group);
+            CONTINUE WHEN NOT dialoq.try_lock_group(v_group) OR NOT dialoq.is_group_of(v_group, p_queue_id);
             v_notices := concat_ws(' ', v_notices, dialoq.retry_group(p_queue_id, v_group, p_reason, v_first));
         END LOOP;
         RETURN v_notices;
     END IF;
     IF v_queue.is_quarantine THEN
         FOREACH v_group IN ARRAY p_groups LOOP
-            CONTINUE WHEN NOT dialoq.try_lock_group(v_group);
+            CONTINUE WHEN NOT dialoq.try_lock_group(v_group) OR NOT dialoq.is_group_of(v_group, p_queue_id);
             UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 WHERE e.conversation_group_id = v_group;
             SELECT max(e.rollbacks) INTO v_rollbacks
             FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group;
@@ -211,11 +220,22 @@ DECLARE
     v_oldest bigint;
     v_first bigint;
     v_pause_us bigint;
+    v_others integer;
     v_notices text;
     v_now timestamptz := dialoq.current_time_utc();
 BEGIN
     SELECT * INTO q FROM dialoq.service_queue AS o WHERE o.queue_id = p_queue_id;
-    UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 WHERE e.conversation_group_id = p_group;
+    -- Other attempts at the message that have failed and are not counted yet: their counts met a group that was held, and would meet it again.
+    -- Under readers that take the group at once a message was received over forty times, of three that its policy allows.
+    DELETE FROM dialoq.receive_attempt AS a
+    WHERE a.ctid = ANY (ARRAY(
+        SELECT o.ctid
+        FROM dialoq.receive_attempt AS o
+        WHERE o.conversation_group_id = p_group AND o.queue_id = p_queue_id AND o.first_order = p_message
+            AND dialoq.receiver_status(o.receiver_xid) = 'aborted'
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_others = ROW_COUNT;
+    UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 + v_others WHERE e.conversation_group_id = p_group;
     SELECT max(e.rollbacks), min(e.endpoint_id) INTO v_attempts, v_oldest
     FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = p_group;
     IF v_attempts IS NULL THEN
