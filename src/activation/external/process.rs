@@ -122,25 +122,75 @@ fn start(command: &mut Command) -> io::Result<(Child, Option<u32>)> {
     }
 }
 
-/// Whether a child has ended by a signal without having become its program, which has a command line as soon as it is loaded.
+/// Whether a child has ended by a signal without having become its program.
 #[cfg(target_os = "linux")]
 fn was_killed_before_it_began(child: &mut Child) -> bool {
     use std::os::unix::process::ExitStatusExt;
     use std::time::{Duration, Instant};
-    /// A program is loaded in less than a millisecond; one that removes its command line is taken for loaded after this.
+    /// A program is loaded in less than a millisecond. One that is not after this is left to its reader.
     const LONGEST_LOADING: Duration = Duration::from_secs(1);
     let Some(id) = child.id() else { return false };
-    let command_line = format!("/proc/{id}/cmdline");
     let begun = Instant::now();
     while begun.elapsed() < LONGEST_LOADING {
         // Without /proc it cannot be known.
-        if std::fs::read(&command_line).map_or(true, |text| !text.is_empty()) {
-            return false;
+        let Some(stage) = Stage::of(id) else { return false };
+        match stage {
+            Stage::Loaded => return false,
+            Stage::EndedUnloaded => {
+                return child.try_wait().ok().flatten().is_some_and(|status| status.signal().is_some());
+            }
+            Stage::Loading => std::thread::sleep(Duration::from_micros(50)),
         }
-        if let Some(status) = child.try_wait().ok().flatten() {
-            return status.signal().is_some();
-        }
-        std::thread::sleep(Duration::from_micros(50));
     }
     false
+}
+
+/// How far a child has come.
+#[cfg(target_os = "linux")]
+#[derive(Debug, PartialEq, Eq)]
+enum Stage {
+    Loading,
+    /// It is its program, or has been.
+    Loaded,
+    EndedUnloaded,
+}
+
+#[cfg(target_os = "linux")]
+impl Stage {
+    /// From the flag of the kernel that a process has since its fork and loses with its program (PF_FORKNOEXEC). One that has ended keeps it
+    /// until it is waited for, while its command line is empty: a program that ended at once was taken for one that had not begun.
+    fn of(id: u32) -> Option<Self> {
+        const HAS_NO_PROGRAM: u64 = 0x40;
+        let line = std::fs::read(format!("/proc/{id}/stat")).ok()?;
+        // The name in parentheses may have any bytes.
+        let line = String::from_utf8_lossy(&line);
+        let mut fields = line.get(line.rfind(')')? + 1..)?.split_ascii_whitespace();
+        let state = fields.next()?;
+        let flags: u64 = fields.nth(5)?.parse().ok()?;
+        Some(match state {
+            _ if flags & HAS_NO_PROGRAM == 0 => Self::Loaded,
+            "Z" | "X" => Self::EndedUnloaded,
+            _ => Self::Loading,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![cfg(target_os = "linux")]
+    use super::*;
+
+    /// One that ended by its own signal at once was started a hundred times for its message.
+    #[tokio::test]
+    async fn a_program_that_ended_at_once_is_not_taken_for_one_that_never_began() {
+        let _limit = crate::testing::limit();
+        let mut child = Command::new("sh").args(["-c", "kill -9 $$"]).spawn().unwrap();
+        let id = child.id().unwrap();
+        let has_ended = || std::fs::read(format!("/proc/{id}/cmdline")).unwrap().is_empty();
+        while Stage::of(id) == Some(Stage::Loading) || !has_ended() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Stage::of(id), Some(Stage::Loaded));
+        assert!(!was_killed_before_it_began(&mut child));
+    }
 }
