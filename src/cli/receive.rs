@@ -15,7 +15,8 @@ use std::time::Duration;
 /// Take messages out of a queue and print them.
 ///
 /// Messages of one conversation group are taken, of the best unlocked one, in order. They leave the queue once they are
-/// printed: if printing fails, or on ctrl-C, they stay. Ends with exit code 3 if no message came in time.
+/// printed: if printing fails, or on ctrl-C, they stay. A standard output that is closed (`>&-`) counts as /dev/null. Ends with exit
+/// code 3 if no message came in time.
 ///
 /// Bodies are printed as text where they are UTF-8 or UTF-16, else as base64. With --json, each message is one line of
 /// JSON with the columns of a queue and `body` or `body_base64`.

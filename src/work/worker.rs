@@ -217,7 +217,8 @@ impl<T: Send + 'static> Worker<T> {
         self
     }
 
-    /// Each job is held by a transaction of its own ([`Context::tx`]), whose commit completes it.
+    /// Each job is held by a transaction of its own ([`Context::tx`]), whose commit completes it. A handler that pushes a successor under the
+    /// unique key of its job completes that first (`complete_job`): until the commit the job has the key, and the push would make no other.
     pub fn in_transactions(mut self) -> Self {
         self.in_transactions = true;
         self

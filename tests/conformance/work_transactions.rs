@@ -53,6 +53,23 @@ case!(a_transaction_ends_its_own_jobs_as_it_has_reported, [248, 251], async |t| 
     assert_eq!(ends, right.map(|(place, end, result)| (jobs[place].taken.job, end.to_owned(), result)));
 });
 
+case!(a_job_of_a_transaction_has_its_unique_key_until_it_is_completed, [242], async |t| {
+    t.define("CREATE WORK QUEUE w").await?;
+    let again = async |act: &dialoq::Tx| act.push_job(W, &"again".to_owned()).unique("u").await;
+    t.broker.push_job(W, &"first".to_owned()).unique("u").await?;
+    for completes in [true, false] {
+        let tx = t.begin().await?;
+        let jobs = tx.0.take_jobs(W).await?;
+        if completes {
+            tx.0.complete_job(&jobs[0]).await?;
+        }
+        let pushed = again(&tx.0).await?;
+        assert_eq!((pushed.is_new, pushed.job == Some(jobs[0].taken.job)), (completes, !completes));
+        tx.commit().await?;
+        assert_eq!(t.broker.jobs(&JobFilter::default(), 9).await?.len(), usize::from(completes));
+    }
+});
+
 case!(a_failure_in_a_transaction_has_the_settings_of_its_call, [251], async |t| {
     t.define("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 5000, RETRY_JITTER_PERCENT = 0").await?;
     push(&t.broker, "x").await?;

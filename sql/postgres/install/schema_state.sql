@@ -13,7 +13,11 @@ SELECT
     + (SELECT count(*) FROM pg_catalog.pg_proc AS f WHERE f.pronamespace = n.oid) AS objects,
     CASE
         WHEN NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE') OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
-            THEN 'membership in the role dialoq_user'
+            THEN CASE WHEN EXISTS (
+                SELECT FROM pg_catalog.pg_roles AS r
+                WHERE r.rolname = 'dialoq_user' AND pg_catalog.pg_has_role(r.oid, 'MEMBER') AND NOT pg_catalog.pg_has_role(r.oid, 'USAGE'))
+                THEN 'INHERIT for its membership in the role dialoq_user'
+                ELSE 'membership in the role dialoq_user' END
     END AS missing_to_use,
     nullif(pg_catalog.concat_ws(', and ',
         CASE
