@@ -177,10 +177,11 @@ impl Stage {
 
 #[cfg(test)]
 mod tests {
-    #![cfg(target_os = "linux")]
+    #[cfg(target_os = "linux")]
     use super::*;
 
     /// One that ended by its own signal at once was started a hundred times for its message.
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn a_program_that_ended_at_once_is_not_taken_for_one_that_never_began() {
         let _limit = crate::testing::limit();
