@@ -164,6 +164,27 @@ pub(crate) fn a_redriven_letter_has_no_late_counts(store: Store) {
     });
 }
 
+/// One at the message behind it was counted for the group, and the letter died after one attempt of two.
+pub(crate) fn a_redriven_letter_has_no_late_counts_of_its_group(store: Store) {
+    with_policy(store, "MAX_ATTEMPTS = 2, THEN = DEAD_LETTER", |database, broker| async move {
+        broker.close().await?;
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut link = driver.dedicated().await?;
+        for attempt in 1..=2 {
+            killed(&database, &mut *link, attempt).await;
+        }
+        count_all(&database);
+        assert_eq!(database.sql(LETTERS), "1");
+        killed(&database, &mut *link, 1).await;
+        database.sql("SELECT dialoq.redrive_dead_letter(queuing_order) FROM dialoq.dead_letter");
+        count_all(&database);
+        assert_eq!(database.sql("SELECT max(rollbacks) FROM dialoq.conversation_endpoint"), "0");
+        let broker = Broker::open(database.url()).await?;
+        assert_eq!(next(&broker).await?, "first");
+        broker.close().await
+    });
+}
+
 /// Each of them was left for later, while the next reader had the group already.
 pub(crate) fn a_count_takes_those_before_it_at_the_message_along(store: Store) {
     with_policy(store, "MAX_ATTEMPTS = 4, DELAY_MS = 3600000, THEN = DEAD_LETTER", |database, broker| async move {

@@ -177,7 +177,8 @@ fn main() -> ExitCode {
             a_commit_that_a_deferred_constraint_refuses_is_a_rollback a_refused_commit_counts_before_others_receive;
         Postgres late_counts: a_rollback_with_a_statement_under_way_counts_before_others_receive
             a_late_count_of_a_message_that_was_handled_since_is_none a_late_count_of_a_service_with_another_queue_is_none
-            a_redriven_letter_has_no_late_counts a_count_takes_those_before_it_at_the_message_along
+            a_redriven_letter_has_no_late_counts a_redriven_letter_has_no_late_counts_of_its_group
+            a_count_takes_those_before_it_at_the_message_along
             late_counts_are_the_end_of_their_own_message_only
             a_count_that_waits_is_checked;
         Postgres restored: a_watch_of_the_status_goes_on_when_the_database_can_be_reached_again

@@ -36,10 +36,10 @@ BEGIN
     UPDATE e SET rollbacks = 0
     FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
     WHERE e.conversation_group_id = @group AND e.rollbacks <> 0;
-    -- Those that are still to be counted were before.
+    -- Those in the group that are still to be counted were before.
     DELETE FROM a
     FROM dialoq.receive_attempt AS a WITH (ROWLOCK, READPAST, INDEX (receive_attempt_group), FORCESEEK)
-    WHERE a.conversation_group_id = @group AND a.first_order = @dead_letter_id;
+    WHERE a.conversation_group_id = @group;
     EXEC dialoq.rebuild_ready_rows @group;
     SET @notices = CONCAT(@notices, N' q:', @queue_id);
     -- </transaction>

@@ -149,7 +149,8 @@ LANGUAGE sql VOLATILE AS $$
 $$;
 
 -- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or put the
--- guilty group into quarantine. Groups that another transaction holds are passed over, and so are those that the queue has no longer.
+-- guilty group into quarantine. For a policy or a quarantine, groups that another transaction holds are passed over, and those that
+-- the queue has no longer.
 -- Takes: the queue, the groups; why it was rolled back; when a transaction that was lost had received (NULL: its reader rolled it back);
 --     the message of each group, if it is known
 -- Gives: notices
