@@ -139,8 +139,8 @@ BEGIN
     RETURN v_notices;
 END $$;
 
--- Whether a group still gives its messages to a queue: its service may have another one since. A volatile function, so that it is asked
--- anew under the group's lock.
+-- Whether a group still gives its messages to a queue: its service may have another one since. A volatile function, so that it reads
+-- what is there under the group's lock.
 CREATE OR REPLACE FUNCTION dialoq.is_group_of(p_group uuid, p_queue_id integer) RETURNS boolean
 LANGUAGE sql VOLATILE AS $$
     SELECT EXISTS (
