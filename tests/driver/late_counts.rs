@@ -18,13 +18,22 @@ fn with_policy<F: Future<Output = dialoq::Result<()>>>(
     policy: &str,
     test: impl FnOnce(Database, Broker) -> F,
 ) {
+    with_queue(store, &format!("RETRY ({policy})"), test);
+}
+
+/// The same of a queue with those options.
+fn with_queue<F: Future<Output = dialoq::Result<()>>>(
+    store: Store,
+    options: &str,
+    test: impl FnOnce(Database, Broker) -> F,
+) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime
         .block_on(async {
             let database = Database::fresh(store);
             let broker = Broker::open(database.url()).await?;
             broker.execute(SCRIPT).await?;
-            broker.execute(&format!("ALTER QUEUE server WITH RETRY ({policy})")).await?;
+            broker.execute(&format!("ALTER QUEUE server WITH {options}")).await?;
             let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await?;
             for text in ["first", "second", "third"] {
                 broker.send(dialog, "Word", text).await?;
@@ -185,6 +194,29 @@ pub(crate) fn a_redriven_letter_has_no_late_counts_of_its_group(store: Store) {
     });
 }
 
+/// One was counted for the group, which had one attempt less.
+pub(crate) fn a_group_out_of_quarantine_has_no_late_counts(store: Store) {
+    with_policy(store, "MAX_ATTEMPTS = 2, THEN = QUARANTINE", |database, broker| async move {
+        broker.close().await?;
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut link = driver.dedicated().await?;
+        for attempt in 1..=3 {
+            killed(&database, &mut *link, attempt).await;
+        }
+        // While its row is locked it is left for later.
+        let locks = format!("BEGIN; SELECT FROM dialoq.receive_attempt WHERE attempt_id = {} FOR UPDATE", id(3));
+        link.script(&locks).await.unwrap();
+        database.sql(&format!("SELECT dialoq.count_rollback({})", id(1)));
+        link.script("COMMIT").await.unwrap();
+        let releases = "SELECT count(*) FROM dialoq.conversation_endpoint AS e
+            CROSS JOIN LATERAL dialoq.release_quarantine(e.conversation_group_id) WHERE e.is_quarantined";
+        assert_eq!(database.sql(releases), "1");
+        count_all(&database);
+        assert_eq!(database.sql("SELECT max(rollbacks) FROM dialoq.conversation_endpoint"), "0");
+        Ok(())
+    });
+}
+
 /// Each of them was left for later, while the next reader had the group already.
 pub(crate) fn a_count_takes_those_before_it_at_the_message_along(store: Store) {
     with_policy(store, "MAX_ATTEMPTS = 4, DELAY_MS = 3600000, THEN = DEAD_LETTER", |database, broker| async move {
@@ -198,6 +230,22 @@ pub(crate) fn a_count_takes_those_before_it_at_the_message_along(store: Store) {
         assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
         assert_eq!(database.sql("SELECT max(rollbacks) FROM dialoq.conversation_endpoint"), "3");
         assert_eq!(database.sql("SELECT count(*) FROM dialoq.conversation_endpoint WHERE retry_at IS NOT NULL"), "1");
+        Ok(())
+    });
+}
+
+/// A message was received eight times and more, of five that lead to quarantine.
+pub(crate) fn a_count_takes_those_before_it_at_the_message_along_into_quarantine(store: Store) {
+    with_queue(store, "POISON_MESSAGE_HANDLING (QUARANTINE = ON)", |database, broker| async move {
+        broker.close().await?;
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut link = driver.dedicated().await?;
+        for attempt in 1..=5 {
+            killed(&database, &mut *link, attempt).await;
+        }
+        database.sql(&format!("SELECT dialoq.count_rollback({})", id(2)));
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.conversation_endpoint WHERE is_quarantined"), "1");
         Ok(())
     });
 }

@@ -171,14 +171,17 @@ fn main() -> ExitCode {
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks
             a_rollback_counts_once_although_another_session_holds_one_of_its_groups
-            losses_of_one_group_count_each_however_late_they_are_found rollbacks_that_are_left_to_tick_are_no_losses
+            losses_of_one_group_count_each_however_late_they_are_found a_lost_transaction_counts_for_each_of_its_queues
+            rollbacks_that_are_left_to_tick_are_no_losses
             rollbacks_that_are_counted_at_once_turn_a_queue_off a_dropped_queue_leaves_no_rollbacks
             rollbacks_count_without_a_note_made_at_once
             a_commit_that_a_deferred_constraint_refuses_is_a_rollback a_refused_commit_counts_before_others_receive;
         Postgres late_counts: a_rollback_with_a_statement_under_way_counts_before_others_receive
             a_late_count_of_a_message_that_was_handled_since_is_none a_late_count_of_a_service_with_another_queue_is_none
             a_redriven_letter_has_no_late_counts a_redriven_letter_has_no_late_counts_of_its_group
+            a_group_out_of_quarantine_has_no_late_counts
             a_count_takes_those_before_it_at_the_message_along
+            a_count_takes_those_before_it_at_the_message_along_into_quarantine
             late_counts_are_the_end_of_their_own_message_only
             a_count_that_waits_is_checked;
         Postgres restored: a_watch_of_the_status_goes_on_when_the_database_can_be_reached_again
@@ -271,6 +274,7 @@ fn main() -> ExitCode {
             a_tick_reads_a_part_of_very_many_requests a_message_to_a_side_that_is_erased_meanwhile_does_not_stay;
         Mssql rollbacks_mssql: the_rollback_of_a_group_that_another_receiver_has_counts_when_that_has_ended
             rollbacks_that_are_counted_at_once_turn_a_queue_off a_rollback_that_tick_cannot_count_is_counted_later
+            a_count_takes_those_before_it_at_the_message_along
             a_repeated_step_of_tick_waits_as_before;
         Mssql jobs_mssql: a_job_of_an_enlisted_transaction_comes_back_uncounted a_job_that_a_transaction_cancels_is_passed_over
             a_state_that_was_seen_counts_without_a_token plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit

@@ -273,6 +273,37 @@ pub(crate) fn losses_of_one_group_count_each_however_late_they_are_found(store: 
     });
 }
 
+/// One transaction that is lost is an attempt at a message of each queue.
+pub(crate) fn a_lost_transaction_counts_for_each_of_its_queues(store: Store) {
+    on(store, |database, broker| async move {
+        let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await?;
+        for text in ["answered", "waits"] {
+            broker.send(dialog, "Word", text).await?;
+        }
+        let asked = broker.receive("server").top(1).await?.expect("two messages wait");
+        broker.send(asked.first().conversation_handle, "Word", "answer").await?;
+        broker.close().await?;
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut link = driver.dedicated().await?;
+        for lost in 1..=2 {
+            let receives = "BEGIN; SELECT * FROM dialoq.receive('server', 1); SELECT * FROM dialoq.receive('asker', 1)";
+            link.script(receives).await.unwrap();
+            let attempt = format!("'01980000-0000-7000-8000-00000000000{lost}'");
+            database.sql(&format!(
+                "SELECT dialoq.begin_attempt({attempt}, s.queue_id, e.conversation_group_id)
+                 FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id"
+            ));
+            link.script("ROLLBACK").await.unwrap();
+            database.sql(&format!("SELECT dialoq.count_loss({attempt})"));
+            let counted = "SELECT string_agg(n || ' of ' || name, ', ' ORDER BY name) FROM (
+                SELECT q.name, count(*) AS n FROM dialoq.queue_rollback AS r JOIN dialoq.service_queue AS q USING (queue_id)
+                GROUP BY q.name) AS c";
+            assert_eq!(database.sql(counted), format!("{lost} of asker, {lost} of server"));
+        }
+        Ok(())
+    });
+}
+
 /// Another receiver has a group again before the rollback is counted, so tick counts it.
 pub(crate) fn rollbacks_that_are_left_to_tick_are_no_losses(store: Store) {
     on(store, |database, broker| async move {

@@ -14,11 +14,16 @@ const RECEIVE: &str = "BEGIN TRANSACTION; EXEC dialoq.receive N'server', 1";
 
 /// Notes that an open transaction has received, as its client does on another connection.
 async fn note(client: &mut Client, attempt: u8) {
+    note_first(client, attempt, "NULL").await;
+}
+
+/// The same, with the first message that it has received.
+async fn note_first(client: &mut Client, attempt: u8, queuing_order: &str) {
     let note = format!(
-        "DECLARE @group uniqueidentifier, @queue int;
-        SELECT @group = e.conversation_group_id, @queue = s.queue_id
+        "DECLARE @group uniqueidentifier, @handle uniqueidentifier, @queue int;
+        SELECT @group = e.conversation_group_id, @handle = e.conversation_handle, @queue = s.queue_id
         FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id WHERE e.is_initiator = 0;
-        EXEC dialoq.begin_attempt '{}', @queue, @group",
+        EXEC dialoq.begin_attempt '{}', @queue, @group, @handle, {queuing_order}",
         id(attempt)
     );
     run(client, &note).await;
@@ -73,6 +78,45 @@ pub(crate) fn the_rollback_of_a_group_that_another_receiver_has_counts_when_that
         run(&mut other, &format!("EXEC dialoq.commit_attempt '{}'; COMMIT", id(2))).await;
         run(&mut client, "EXEC dialoq.tick").await;
         assert_eq!(counted(&mut client).await, (0, 0));
+    });
+}
+
+/// Under readers that take the group at once a message was received without end.
+pub(crate) fn a_count_takes_those_before_it_at_the_message_along(store: Store) {
+    on_url(store, |broker, mut client, url| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        // No tick of its own counts.
+        broker.close().await.unwrap();
+        let mut other = connect(&url).await;
+        let first: i64 = one(&mut client, "SELECT MIN(queuing_order) FROM dialoq.queue_message").await.get(0).unwrap();
+        let set_aside = "SELECT COUNT(*), COUNT(retry_at) FROM dialoq.conversation_endpoint WHERE is_quarantined = 1";
+        let policies = [
+            (
+                "retry_max_attempts = 6, retry_delay_ms = 60000, retry_factor_percent = 100, retry_max_delay_ms = 60000,
+                 retry_jitter_percent = 0, retry_then = N'DEAD_LETTER'",
+                5,
+                (1, 1),
+            ),
+            ("retry_max_attempts = NULL, is_poison_quarantine_enabled = 1", 0, (1, 0)),
+        ];
+        for (policy, rollbacks, expected) in policies {
+            run(&mut client, &format!("UPDATE dialoq.service_queue SET {policy}")).await;
+            run(&mut client, "UPDATE dialoq.conversation_endpoint SET rollbacks = 0").await;
+            for attempt in 1..=5 {
+                run(&mut client, RECEIVE).await;
+                note_first(&mut other, attempt, &first.to_string()).await;
+                run(&mut client, "ROLLBACK").await;
+            }
+            run(&mut client, &format!("EXEC dialoq.count_rollback '{}'", id(2))).await;
+            assert_eq!(counted(&mut client).await, (rollbacks, 0), "{policy}");
+            let row = one(&mut client, set_aside).await;
+            assert_eq!((row.get::<i32, _>(0).unwrap(), row.get::<i32, _>(1).unwrap()), expected, "{policy}");
+            let ends = "DECLARE @group uniqueidentifier = (
+                    SELECT TOP (1) conversation_group_id FROM dialoq.conversation_endpoint WHERE is_initiator = 0);
+                EXEC dialoq.set_quarantined @group, 0";
+            run(&mut client, ends).await;
+        }
     });
 }
 

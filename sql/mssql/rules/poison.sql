@@ -40,6 +40,19 @@ BEGIN
 END
 GO
 
+-- Deletes what is still to be counted of a group: it starts again with all its attempts. The caller holds the group's lock.
+-- Locks: none
+CREATE PROCEDURE dialoq.forget_attempts
+    @group uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DELETE FROM a
+    FROM dialoq.receive_attempt AS a WITH (ROWLOCK, READPAST, INDEX (receive_attempt_group), FORCESEEK)
+    WHERE a.conversation_group_id = @group;
+END
+GO
+
 -- The number of rollbacks in a row that make a message poison.
 CREATE FUNCTION dialoq.poison_rollbacks() RETURNS int AS
 BEGIN
@@ -47,16 +60,33 @@ BEGIN
 END
 GO
 
+-- How many attempts at a message a count stands for: its own, and the others that are not counted yet. Their counts met a group that was
+-- held, and would meet it again while readers take the group at once. Deletes those others. The caller holds the group's lock, so none of
+-- them has the message now. The message and its conversation are NULL if they are not known.
+-- Locks: none
+CREATE PROCEDURE dialoq.attempts_at
+    @queue_id int, @group uniqueidentifier, @endpoint_id bigint, @message bigint, @attempts int OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DELETE FROM a
+    FROM dialoq.receive_attempt AS a WITH (ROWLOCK, READPAST, INDEX (receive_attempt_group), FORCESEEK)
+    WHERE a.conversation_group_id = @group AND a.queue_id = @queue_id AND a.endpoint_id = @endpoint_id AND a.first_order = @message;
+    SET @attempts = 1 + @@ROWCOUNT;
+END
+GO
+
 -- Counts a rollback against a conversation group. After the last one allowed the group goes into quarantine. The caller holds the
 -- group's lock.
 -- Locks: none
 CREATE PROCEDURE dialoq.count_against_group
-    @group uniqueidentifier
+    @queue_id int, @group uniqueidentifier, @endpoint_id bigint, @message bigint
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @rollbacks int;
-    UPDATE e SET rollbacks = e.rollbacks + 1
+    DECLARE @new int, @rollbacks int;
+    EXEC dialoq.attempts_at @queue_id, @group, @endpoint_id, @message, @new OUTPUT;
+    UPDATE e SET rollbacks = e.rollbacks + @new
     FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
     WHERE e.conversation_group_id = @group;
     SELECT @rollbacks = MAX(e.rollbacks)
@@ -147,8 +177,9 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_locked bit, @attempts int, @oldest bigint, @max_attempts int, @pause_us bigint, @then nvarchar(16);
-    DECLARE @now datetime2(6), @retry_at datetime2(6), @name nvarchar(256), @first bigint, @description nvarchar(max);
-    UPDATE e SET rollbacks = e.rollbacks + 1
+    DECLARE @now datetime2(6), @retry_at datetime2(6), @name nvarchar(256), @first bigint, @description nvarchar(max), @new int;
+    EXEC dialoq.attempts_at @queue_id, @group, @endpoint_id, @message, @new OUTPUT;
+    UPDATE e SET rollbacks = e.rollbacks + @new
     FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
     WHERE e.conversation_group_id = @group;
     SELECT @attempts = MAX(e.rollbacks), @oldest = MIN(e.endpoint_id)
@@ -315,7 +346,7 @@ BEGIN
             IF EXISTS (SELECT 1 FROM @counted AS c WHERE c.group_id = @group) CONTINUE;
             INSERT INTO @counted (group_id) VALUES (@group);
             IF @is_retried = 1 EXEC dialoq.retry_group @queue_id, @group, @endpoint_id, @message, @reason, @notices OUTPUT;
-            ELSE EXEC dialoq.count_against_group @group;
+            ELSE EXEC dialoq.count_against_group @queue_id, @group, @endpoint_id, @message;
         END
     END
 END

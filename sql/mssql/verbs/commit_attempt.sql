@@ -26,9 +26,7 @@ BEGIN
         EXEC dialoq.forget_rollbacks @queue_id;
         EXEC dialoq.forget_group_rollbacks @group;
         -- Of transactions that have rolled back before, whose counts have met this one (count_attempt): this success ends their row.
-        DELETE FROM a
-        FROM dialoq.receive_attempt AS a WITH (ROWLOCK, READPAST, INDEX (receive_attempt_group), FORCESEEK)
-        WHERE a.conversation_group_id = @group;
+        EXEC dialoq.forget_attempts @group;
         -- Messages that came while the group was locked can be received from now on.
         IF EXISTS (
             SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.conversation_group_id = @group)

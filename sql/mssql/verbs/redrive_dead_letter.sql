@@ -37,9 +37,7 @@ BEGIN
     FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
     WHERE e.conversation_group_id = @group AND e.rollbacks <> 0;
     -- Those in the group that are still to be counted were before.
-    DELETE FROM a
-    FROM dialoq.receive_attempt AS a WITH (ROWLOCK, READPAST, INDEX (receive_attempt_group), FORCESEEK)
-    WHERE a.conversation_group_id = @group;
+    EXEC dialoq.forget_attempts @group;
     EXEC dialoq.rebuild_ready_rows @group;
     SET @notices = CONCAT(@notices, N' q:', @queue_id);
     -- </transaction>

@@ -21,6 +21,7 @@ BEGIN
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.conversation_group_id = @conversation_group_id;
     EXEC dialoq.set_quarantined @conversation_group_id, 0;
+    EXEC dialoq.forget_attempts @conversation_group_id;
     SET @notices = CONCAT(N'q:', @queue_id);
     -- </transaction>
     SELECT dialoq.distinct_notices(@notices) AS notices;

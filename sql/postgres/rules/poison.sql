@@ -148,6 +148,37 @@ LANGUAGE sql VOLATILE AS $$
         WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id)
 $$;
 
+-- How many attempts at a message a count stands for: its own, and the others that have failed and are not counted yet. Their counts met a
+-- group that was held, and would meet it again: under readers that take the group at once a message was received over forty times, of
+-- three that its policy allows. Deletes those others. The caller holds the group's lock. The message is NULL if it is not known.
+CREATE OR REPLACE FUNCTION dialoq.attempts_at(p_queue_id integer, p_group uuid, p_message bigint) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_others integer;
+BEGIN
+    DELETE FROM dialoq.receive_attempt AS a
+    WHERE a.ctid = ANY (ARRAY(
+        SELECT o.ctid
+        FROM dialoq.receive_attempt AS o
+        WHERE o.conversation_group_id = p_group AND o.queue_id = p_queue_id AND o.first_order = p_message
+            AND dialoq.receiver_status(o.receiver_xid) = 'aborted'
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_others = ROW_COUNT;
+    RETURN 1 + v_others;
+END $$;
+
+-- Deletes what is still to be counted of a group: it starts again with all its attempts. What an open transaction has received goes on. The
+-- caller holds the group's lock.
+CREATE OR REPLACE FUNCTION dialoq.forget_attempts(p_group uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM dialoq.receive_attempt AS a
+    WHERE a.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM dialoq.receive_attempt AS o
+        WHERE o.conversation_group_id = p_group AND dialoq.receiver_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
+        FOR UPDATE SKIP LOCKED));
+END $$;
+
 -- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or put the
 -- guilty group into quarantine. For a policy or a quarantine, groups that another transaction holds are passed over, and those that
 -- the queue has no longer.
@@ -162,6 +193,7 @@ DECLARE
     v_queue record;
     v_group uuid;
     v_first bigint;
+    v_new integer;
     v_rollbacks integer;
     v_notices text := 'q:' || p_queue_id::text;
 BEGIN
@@ -179,9 +211,10 @@ BEGIN
         RETURN v_notices;
     END IF;
     IF v_queue.is_quarantine THEN
-        FOREACH v_group IN ARRAY p_groups LOOP
+        FOR v_group, v_first IN SELECT * FROM unnest(p_groups, p_firsts) LOOP
             CONTINUE WHEN NOT dialoq.try_lock_group(v_group) OR NOT dialoq.is_group_of(v_group, p_queue_id);
-            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 WHERE e.conversation_group_id = v_group;
+            v_new := dialoq.attempts_at(p_queue_id, v_group, v_first);
+            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + v_new WHERE e.conversation_group_id = v_group;
             SELECT max(e.rollbacks) INTO v_rollbacks
             FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group;
             IF v_rollbacks >= dialoq.poison_rollbacks() THEN
@@ -221,22 +254,12 @@ DECLARE
     v_oldest bigint;
     v_first bigint;
     v_pause_us bigint;
-    v_others integer;
+    v_new integer := dialoq.attempts_at(p_queue_id, p_group, p_message);
     v_notices text;
     v_now timestamptz := dialoq.current_time_utc();
 BEGIN
     SELECT * INTO q FROM dialoq.service_queue AS o WHERE o.queue_id = p_queue_id;
-    -- Other attempts at the message that have failed and are not counted yet: their counts met a group that was held, and would meet it again.
-    -- Under readers that take the group at once a message was received over forty times, of three that its policy allows.
-    DELETE FROM dialoq.receive_attempt AS a
-    WHERE a.ctid = ANY (ARRAY(
-        SELECT o.ctid
-        FROM dialoq.receive_attempt AS o
-        WHERE o.conversation_group_id = p_group AND o.queue_id = p_queue_id AND o.first_order = p_message
-            AND dialoq.receiver_status(o.receiver_xid) = 'aborted'
-        FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS v_others = ROW_COUNT;
-    UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 + v_others WHERE e.conversation_group_id = p_group;
+    UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + v_new WHERE e.conversation_group_id = p_group;
     SELECT max(e.rollbacks), min(e.endpoint_id) INTO v_attempts, v_oldest
     FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = p_group;
     IF v_attempts IS NULL THEN

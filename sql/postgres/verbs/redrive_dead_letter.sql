@@ -51,14 +51,8 @@ BEGIN
     UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
     FROM dialoq.conversation_endpoint AS o
     WHERE o.endpoint_id = d.endpoint_id AND e.conversation_group_id = o.conversation_group_id AND e.rollbacks <> 0;
-    -- Those in the group that are still to be counted were before. One of this transaction goes on.
-    DELETE FROM dialoq.receive_attempt AS a
-    WHERE a.ctid = ANY (ARRAY(
-        SELECT o.ctid
-        FROM dialoq.conversation_endpoint AS e
-        JOIN dialoq.receive_attempt AS o ON o.conversation_group_id = e.conversation_group_id
-        WHERE e.endpoint_id = d.endpoint_id AND dialoq.receiver_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
-        FOR UPDATE OF o SKIP LOCKED));
+    -- Those in the group that are still to be counted were before.
+    PERFORM dialoq.forget_attempts(e.conversation_group_id) FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = d.endpoint_id;
     SELECT s.queue_id, dialoq.rebuild_ready_rows(e.conversation_group_id) INTO v_queue_id
     FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = d.endpoint_id;

@@ -24,5 +24,6 @@ BEGIN
         PERFORM dialoq.lock_group(p_conversation_group_id);
     END LOOP;
     PERFORM dialoq.set_quarantined(p_conversation_group_id, false);
+    PERFORM dialoq.forget_attempts(p_conversation_group_id);
     RETURN QUERY SELECT dialoq.publish_notices('q:' || v_queue_id::text);
 END $$;
