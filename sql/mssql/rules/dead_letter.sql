@@ -33,7 +33,7 @@ BEGIN
         conversation_handle, conversation_id, conversation_group_id, priority, attempts, died_at, reason
     )
     SELECT @order, e.endpoint_id, @delivery_class, COALESCE(q.name, N''), s.name, e.far_service, COALESCE(c.name, N''),
-        e.conversation_handle, e.conversation_id, e.conversation_group_id, e.priority, @attempts, @now, LEFT(@reason, 1000)
+        e.conversation_handle, e.conversation_id, e.conversation_group_id, e.priority, @attempts, @now, dialoq.first_characters(@reason, 1000)
     FROM dialoq.conversation_endpoint AS e
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id

@@ -169,9 +169,9 @@ BEGIN
         -- A body that fails validation breaks both sides. The receiver of bad XML sees another number than its sender.
         -- check_sent accepts only these two codes. A body fault from an earlier version gets the first one.
         SET @code = CASE WHEN LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 = N'-9615|' THEN -9615 ELSE -8430 END;
-        SET @description = LEFT(CASE
+        SET @description = dialoq.first_characters(CASE
             WHEN LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 IN (N'-8430|', N'-9615|')
-                THEN SUBSTRING(@body_fault, 7, 3000)
+                THEN SUBSTRING(@body_fault, 7, 6000)
             ELSE @body_fault END, 3000);
         SET @error = dialoq.error_body(CASE @code WHEN -9615 THEN -9616 ELSE @code END, @description);
         EXEC dialoq.add_error @to, @error, @notices OUTPUT;

@@ -63,6 +63,23 @@ BEGIN
 END
 GO
 
+-- The beginning of a text, as many characters. LEFT would leave half of one that takes two units.
+CREATE FUNCTION dialoq.first_characters(@text nvarchar(max), @most int) RETURNS nvarchar(max) AS
+BEGIN
+    DECLARE @units int = COALESCE(LEN(@text + N'.') - 1, 0), @place int = 1, @count int = 0;
+    IF @units <= @most RETURN @text;
+    -- No character takes three.
+    IF @units > 2 * @most SET @units = 2 * @most;
+    WHILE @place <= @units
+    BEGIN
+        IF UNICODE(SUBSTRING(@text, @place, 1)) NOT BETWEEN 56320 AND 57343 SET @count = @count + 1;
+        IF @count > @most RETURN LEFT(@text, @place - 1);
+        SET @place = @place + 1;
+    END
+    RETURN LEFT(@text, @units);
+END
+GO
+
 -- The name of a state.
 CREATE FUNCTION dialoq.state_name(@state nvarchar(2)) RETURNS nvarchar(32) AS
 BEGIN
@@ -150,6 +167,26 @@ BEGIN
 END
 GO
 
+-- A text with a mark in place of each half of a character, which SQL Server takes from a program that cuts its texts by units. Only for
+-- SQL Server: Babelfish keeps UTF-8, which has no halves.
+CREATE FUNCTION dialoq.whole_characters(@text nvarchar(max)) RETURNS nvarchar(max) AS
+BEGIN
+    IF @text COLLATE Latin1_General_100_BIN2 NOT LIKE N'%[' + NCHAR(55296) + N'-' + NCHAR(57343) + N']%' RETURN @text;
+    DECLARE @place int = 1, @units int = LEN(@text COLLATE Latin1_General_100_BIN2 + N'.') - 1, @unit int, @next int;
+    WHILE @place <= @units
+    BEGIN
+        SET @unit = UNICODE(SUBSTRING(@text COLLATE Latin1_General_100_BIN2, @place, 1));
+        SET @next = UNICODE(SUBSTRING(@text COLLATE Latin1_General_100_BIN2, @place + 1, 1));
+        IF @unit BETWEEN 55296 AND 56319 AND @next BETWEEN 56320 AND 57343
+            SET @place = @place + 1;
+        ELSE IF @unit BETWEEN 55296 AND 57343
+            SET @text = STUFF(@text COLLATE Latin1_General_100_BIN2, @place, 1, NCHAR(65533));
+        SET @place = @place + 1;
+    END
+    RETURN @text;
+END
+GO
+
 -- Text between tags. A reader of XML takes a carriage return that is not escaped for the end of a line. XML 1.0 has no way to write most
 -- control characters.
 CREATE FUNCTION dialoq.xml_text(@text nvarchar(max)) RETURNS nvarchar(max) AS
@@ -165,6 +202,7 @@ BEGIN
             SET @good = REPLACE(@good COLLATE Latin1_General_100_BIN2, NCHAR(@code), NCHAR(65533));
         SET @code = CASE @code WHEN 31 THEN 127 ELSE @code + 1 END;
     END
+    IF DATALENGTH(CAST(N'a' AS varbinary(max))) = 2 SET @good = dialoq.whole_characters(@good);
     RETURN REPLACE(REPLACE(@good COLLATE Latin1_General_100_BIN2, NCHAR(65534), NCHAR(65533)), NCHAR(65535), NCHAR(65533));
 END
 GO

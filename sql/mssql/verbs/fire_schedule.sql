@@ -79,7 +79,7 @@ BEGIN
             strict_order
         ) VALUES (
             @job_id, @queue_id, dialoq.job_rank(@work_order, @level), dialoq.job_place(@work_order, @job_id), 1, @level, @now,
-            @type, @key, LEFT(CONCAT(N'schedule ', @name), 128), CASE WHEN DATALENGTH(@body) > 0 THEN @body END,
+            @type, @key, dialoq.first_characters(CONCAT(N'schedule ', @name), 128), CASE WHEN DATALENGTH(@body) > 0 THEN @body END,
             dialoq.strict_place(@work_order, @job_id)
         );
         SET @notices = CONCAT(@notices, N' q:', @queue_id);

@@ -136,6 +136,8 @@ impl Connector {
         config.handshake_timeout(Some(url.connect_timeout));
         // A wait for a lock has no limit, so an answer has none either; keepalive detects a lost server.
         config.command_timeout(None);
+        // Plain T-SQL can write half of a character. Its row would end the connection of everyone who reads it.
+        config.lossy_utf16_decoding(true);
         config.authentication(match &url.login {
             Login::Sql { user, password } => AuthMethod::sql_server(user, password),
             Login::EntraToken => AuthMethod::aad_token(self.token().await?),

@@ -90,3 +90,30 @@ async fn a_link_whose_call_fails_without_an_answer_is_known_to_be_closed() {
     assert!(!link.read("SELECT 1 AS n").await.unwrap_err().is_link_usable);
     assert!(server.await.unwrap().is_some() && link.is_closed());
 }
+
+/// The row of one value of nvarchar(4), in a column `t`.
+fn row_of(units: &[u16]) -> Vec<u8> {
+    let bytes: Vec<u8> = units.iter().flat_map(|unit| unit.to_le_bytes()).collect();
+    let columns = [0x81, 1, 0, 0, 0, 0, 0, 1, 0, 0xE7, 8, 0, 9, 4, 0xD0, 0, 0x34, 1, b't', 0];
+    let length = u16::try_from(bytes.len()).unwrap().to_le_bytes();
+    [&columns, &[0xD1][..], &length, &bytes].concat()
+}
+
+/// The row ended the connection of everyone who read it.
+#[tokio::test]
+async fn half_of_a_character_is_shown_as_a_mark() {
+    let _limit = crate::testing::limit();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let mut stream = let_in(listener).await;
+        request(&mut stream).await;
+        answer(&mut stream, &[&row_of(&[u16::from(b'a'), 0xD83D, u16::from(b'b'), 0xDE00]), DONE]).await;
+        stream
+    });
+    let driver = driver(&format!("mssql://sa:secret@127.0.0.1:{port}/d?encrypt=off"));
+    let mut link = driver.dedicated().await.unwrap();
+    let rows = link.read("SELECT t FROM dialoq.t").await.unwrap();
+    assert_eq!(rows[0].get::<String>("t").unwrap(), "a\u{FFFD}b\u{FFFD}");
+    drop(server.await.unwrap());
+}
