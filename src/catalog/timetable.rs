@@ -64,7 +64,8 @@ impl Timetable {
         let bad = |option: &str, given: &str, why: String| {
             Error::new(Code::BAD_CRON, format!("{option} '{given}'{of} is not usable: {why}"))
         };
-        let zone = ZONES.get(zone).map_err(|_| {
+        // `Etc/Unknown` is a name of the library's own.
+        let zone = ZONES.get(zone).ok().filter(|zone| !zone.is_unknown()).ok_or_else(|| {
             let why = "there is no such time zone; give a name of the IANA database, such as Europe/Berlin or UTC";
             bad("TIME_ZONE", zone, why.to_owned())
         })?;

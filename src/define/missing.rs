@@ -246,11 +246,12 @@ fn same_work_schedule(
 
 fn same_priority(catalog: &Catalog, found: &Priority, wanted: &PriorityOptions) -> Result<bool> {
     let name_or_any = |name: Option<&str>| name.map_or(AnyOr::Any, |name| AnyOr::Name(name.to_owned()));
+    let wanted_object = |wanted: &Option<AnyOr>| wanted.as_ref().map(|wanted| name_or_any(wanted.object()));
     let contract = found.contract_id.and_then(|id| catalog.contracts.get(&id)).map(|contract| &*contract.name);
     let service = found.local_service_id.and_then(|id| catalog.services.get(&id)).map(|service| &*service.name);
     let (what, name) = ("broker priority", &*found.name);
-    named(what, name, "CONTRACT_NAME", &name_or_any(contract), wanted.contract.as_ref())?;
-    named(what, name, "LOCAL_SERVICE_NAME", &name_or_any(service), wanted.local_service.as_ref())?;
+    named(what, name, "CONTRACT_NAME", &name_or_any(contract), wanted_object(&wanted.contract).as_ref())?;
+    named(what, name, "LOCAL_SERVICE_NAME", &name_or_any(service), wanted_object(&wanted.local_service).as_ref())?;
     named(what, name, "REMOTE_SERVICE_NAME", &found.remote_service, wanted.remote_service.as_ref())?;
     named(what, name, "PRIORITY_LEVEL", &i64::from(found.level), wanted.level.as_ref())
 }

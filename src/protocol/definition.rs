@@ -320,6 +320,16 @@ pub enum AnyOr {
     Name(String),
 }
 
+impl AnyOr {
+    /// The name of a contract or service of this broker; `None` for the wildcard, which `[ANY]` is there too.
+    pub(crate) fn object(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) if name != "ANY" => Some(name),
+            Self::Name(_) | Self::Any => None,
+        }
+    }
+}
+
 /// The event of an event notification on a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum QueueEvent {

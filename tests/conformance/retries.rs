@@ -252,6 +252,29 @@ case!(a_savepoint_is_no_attempt, [270], async |t| {
     assert!(t.receive("QT").await?.is_empty());
 });
 
+case!(what_a_savepoint_gave_back_is_attempted_if_its_transaction_rolls_back, [270], async |t| {
+    policy(&t, "").await?;
+    let (first, second) = (waiting(&t, "first").await?, waiting(&t, "second").await?);
+    let tx = t.begin().await?;
+    tx.savepoint("before").await?;
+    assert_eq!(tx.receive_from("QT", first.target).await?.texts(), ["first"]);
+    tx.rollback_to("before").await?;
+    assert_eq!(tx.receive_from("QT", second.target).await?.texts(), ["second"]);
+    tx.rollback().await?;
+    assert!(t.receive("QT").await?.is_empty(), "both groups pause");
+    t.advance(1).await?;
+    // A commit forgets it.
+    let tx = t.begin().await?;
+    tx.savepoint("before").await?;
+    assert_eq!(tx.receive_from("QT", first.target).await?.texts(), ["first"]);
+    tx.rollback_to("before").await?;
+    assert_eq!(tx.receive_from("QT", second.target).await?.texts(), ["second"]);
+    tx.commit().await?;
+    assert_eq!(fail(&t).await?.texts(), ["first"], "nothing pauses");
+    t.advance(1).await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["first"], "that was the first attempt");
+});
+
 case!(a_batch_of_several_conversations_pauses_together, [270, 272], async |t| {
     policy(&t, ", THEN = END_WITH_ERROR").await?;
     let (one, two) = (waiting(&t, "one").await?, waiting(&t, "two").await?);

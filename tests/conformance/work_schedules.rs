@@ -118,6 +118,7 @@ case!(unusable_schedules_are_refused, [265], async |t| {
         (create("a", "CRON = '0 25 * * *'"), Code::BAD_CRON),
         (create("a", "CRON = '0 0 31 2 *'"), Code::BAD_CRON),
         (create("a", "CRON = '@daily', TIME_ZONE = 'Europe/Bern'"), Code::BAD_CRON),
+        (create("a", "CRON = '@daily', TIME_ZONE = 'Etc/Unknown'"), Code::BAD_CRON),
         (create("a", "MISSED = ALL"), Code::SYNTAX),
         (create("a", "CRON = '@daily', LEVEL = 0"), Code::OUT_OF_RANGE),
         (create("S", "CRON = '@daily'"), Code::DUPLICATE_NAME),

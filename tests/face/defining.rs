@@ -72,6 +72,21 @@ async fn a_schema_collection_may_be_spelled_in_another_case() {
     assert_eq!(broker.ensure_script(&other).await.unwrap_err().code(), Code::DUPLICATE_NAME);
 }
 
+/// The second time it was refused: the broker has ANY, and `[ANY]` was taken for a name.
+#[tokio::test]
+async fn the_wildcard_of_a_priority_may_be_in_brackets() {
+    let _limit = crate::limit();
+    let broker = TestBroker::in_memory().await.unwrap();
+    let script = "CREATE BROKER PRIORITY p FOR CONVERSATION
+                  SET (CONTRACT_NAME = [ANY], LOCAL_SERVICE_NAME = [ANY], REMOTE_SERVICE_NAME = 'there', PRIORITY_LEVEL = 7)";
+    broker.ensure_script(script).await.unwrap();
+    let before = broker.dump();
+    broker.ensure_script(script).await.unwrap();
+    assert_eq!(broker.dump(), before);
+    let other = script.replace("[ANY], LOCAL", "[DEFAULT], LOCAL");
+    assert_eq!(broker.ensure_script(&other).await.unwrap_err().code(), Code::DUPLICATE_NAME);
+}
+
 #[tokio::test]
 async fn a_list_that_contradicts_itself_is_refused() {
     let _limit = crate::limit();

@@ -10,9 +10,6 @@ use std::sync::Arc;
 
 const WHAT: &str = "broker priority";
 
-/// This name in a priority is the wildcard, never a contract or service of that name.
-const ANY: &str = "ANY";
-
 pub(super) fn create(catalog: &mut Catalog, name: &str, set: &PriorityOptions) -> Result<Applied> {
     check_name(WHAT, name)?;
     if catalog.priority(name).is_some() {
@@ -57,21 +54,13 @@ pub(super) fn drop(catalog: &mut Catalog, name: &str) -> Result<Applied> {
 
 /// The priority with the settings of `set`, checked against all others.
 fn with(catalog: &Catalog, mut row: Priority, set: &PriorityOptions) -> Result<Priority> {
-    match &set.contract {
-        None => {}
-        Some(AnyOr::Name(name)) if name != ANY => {
-            let found = catalog.contract(name).ok_or_else(|| Error::object_not_found("contract", name))?;
-            row.contract_id = Some(found.id);
-        }
-        Some(_) => row.contract_id = None,
+    if let Some(contract) = &set.contract {
+        let find = |name: &str| catalog.contract(name).ok_or_else(|| Error::object_not_found("contract", name));
+        row.contract_id = contract.object().map(find).transpose()?.map(|found| found.id);
     }
-    match &set.local_service {
-        None => {}
-        Some(AnyOr::Name(name)) if name != ANY => {
-            let found = catalog.service(name).ok_or_else(|| Error::object_not_found("service", name))?;
-            row.local_service_id = Some(found.id);
-        }
-        Some(_) => row.local_service_id = None,
+    if let Some(service) = &set.local_service {
+        let find = |name: &str| catalog.service(name).ok_or_else(|| Error::object_not_found("service", name));
+        row.local_service_id = service.object().map(find).transpose()?.map(|found| found.id);
     }
     if let Some(remote) = &set.remote_service {
         if let AnyOr::Name(name) = remote {
