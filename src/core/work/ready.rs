@@ -51,42 +51,48 @@ impl LineId {
     }
 }
 
-/// Ready jobs of one key, type and level.
+/// Ready jobs of one key, type and level; in a strict queue also those that an open transaction has cancelled. A rollback brings them back,
+/// so they keep their places in the line.
 #[derive(Debug, Default)]
 struct Line {
-    /// The first ones, which may be taken.
+    /// The first ones, which may be taken unless they are cancelled.
     offered: BTreeSet<OrderKey>,
     /// The ones behind them.
     behind: BTreeSet<OrderKey>,
+    /// How many of the first ones are cancelled.
+    kept: usize,
 }
 
 impl Line {
     /// Offers its first jobs, whenever they came, as many as there is room for. True if one more is offered.
-    fn fill(&mut self, room: usize, ready: &mut Ready, jobs: &Slab<Job>) -> bool {
+    fn fill(&mut self, room: usize, cancelled: &BTreeSet<OrderKey>, ready: &mut Ready, jobs: &Slab<Job>) -> bool {
         let mut is_more = false;
         loop {
             let (last, next) = (self.offered.last().copied(), self.behind.first().copied());
-            let is_too_many = self.offered.len() > room;
+            let is_before = last.zip(next).is_some_and(|(last, next)| next < last);
             match (last, next) {
-                (Some(last), next) if is_too_many || next.is_some_and(|next| next < last) => {
+                (Some(last), _) if self.offered.len() > room => {
                     self.offered.remove(&last);
                     self.behind.insert(last);
-                    ready.remove(last, jobs[last.job].job_type);
+                    if cancelled.contains(&last) {
+                        self.kept -= 1;
+                    } else {
+                        ready.remove(last, jobs[last.job].job_type);
+                    }
                 }
-                (_, Some(next)) if self.offered.len() < room => {
+                (_, Some(next)) if is_before || self.offered.len() < room => {
                     self.behind.remove(&next);
                     self.offered.insert(next);
-                    ready.insert(next, jobs[next.job].job_type);
-                    is_more = true;
+                    if cancelled.contains(&next) {
+                        self.kept += 1;
+                    } else {
+                        ready.insert(next, jobs[next.job].job_type);
+                        is_more = true;
+                    }
                 }
                 _ => return is_more,
             }
         }
-    }
-
-    /// How many of its jobs come before this place; it counts no further than to `most` of each part.
-    fn count_before(&self, position: OrderKey, most: usize) -> usize {
-        self.offered.range(..position).take(most).count() + self.behind.range(..position).take(most).count()
     }
 
     fn is_empty(&self) -> bool {
@@ -99,8 +105,7 @@ impl Line {
 pub(super) struct KeyState {
     /// Jobs that are taken, and in a strict queue those that wait for their next attempt.
     held: usize,
-    /// In a strict queue: ready jobs that an open transaction has cancelled. A rollback brings them back, so each keeps its place among
-    /// the first jobs of the key, and none elsewhere.
+    /// In a strict queue: those in its line that an open transaction has cancelled.
     cancelled: BTreeSet<OrderKey>,
     /// When the next job may be taken under KEY_RATE_JOBS, in microseconds.
     pub(super) next_take: i64,
@@ -114,7 +119,8 @@ pub(super) struct KeyState {
 }
 
 impl KeyState {
-    fn insert(&mut self, id: LineId, position: OrderKey) {
+    /// Puts a job into its line; one that is not cancelled is ready.
+    fn insert(&mut self, id: LineId, position: OrderKey, is_cancelled: bool) {
         let at = self.lines.binary_search_by_key(&id, |(id, _)| *id).unwrap_or_else(|at| {
             // Most keys never have a second line.
             if self.lines.is_empty() {
@@ -124,36 +130,36 @@ impl KeyState {
             at
         });
         self.lines[at].1.behind.insert(position);
-        self.ready += 1;
+        if is_cancelled {
+            self.cancelled.insert(position);
+        } else {
+            self.ready += 1;
+        }
     }
 
     fn remove(&mut self, id: LineId, position: OrderKey) {
+        let is_cancelled = self.cancelled.remove(&position);
         let Ok(at) = self.lines.binary_search_by_key(&id, |(id, _)| *id) else { return };
         let line = &mut self.lines[at].1;
-        if line.offered.remove(&position) || line.behind.remove(&position) {
-            self.ready -= 1;
+        let was_offered = line.offered.remove(&position);
+        let is_found = was_offered || line.behind.remove(&position);
+        match is_cancelled {
+            true => line.kept -= usize::from(was_offered),
+            false => self.ready -= usize::from(is_found),
         }
         if line.is_empty() {
             self.lines.remove(at);
         }
     }
 
-    /// The places that cancelled jobs keep among the first jobs of the key, of so many.
-    fn kept_by_cancelled(&self, room: usize) -> usize {
-        let mut kept = 0;
-        for position in &self.cancelled {
-            let before: usize = self.lines.iter().map(|(_, line)| line.count_before(*position, room)).sum();
-            if kept + before >= room {
-                break;
-            }
-            kept += 1;
-        }
-        kept
+    /// The places that cancelled jobs keep among the first jobs of the key.
+    fn kept(&self) -> usize {
+        self.lines.iter().map(|(_, line)| line.kept).sum()
     }
 
-    fn line(&mut self, id: LineId) -> Option<&mut Line> {
-        let at = self.lines.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        Some(&mut self.lines[at].1)
+    /// Where that line is among the lines.
+    fn line(&self, id: LineId) -> Option<usize> {
+        self.lines.binary_search_by_key(&id, |(id, _)| *id).ok()
     }
 }
 
@@ -221,7 +227,7 @@ impl Work {
             return true;
         }
         let line = LineId::new(order, position, job.job_type);
-        queue.key_state(key, &mut self.keys).insert(line, position);
+        queue.key_state(key, &mut self.keys).insert(line, position, false);
         self.fill_lines(queue_id, key, Some(line))
     }
 
@@ -255,13 +261,16 @@ impl Work {
             return false;
         }
         if is_cancelled_in_line(&queue.settings, job) {
-            let position = OrderKey::new(queue.settings.order, job, place);
-            let cancelled = &mut queue.key_state(key, &mut self.keys).cancelled;
+            let order = queue.settings.order;
+            let position = OrderKey::new(order, job, place);
+            let line = LineId::new(order, position, job.job_type);
+            let of_key = queue.key_state(key, &mut self.keys);
             if is_held {
-                cancelled.insert(position)
+                of_key.insert(line, position, true);
             } else {
-                cancelled.remove(&position)
-            };
+                of_key.remove(line, position);
+            }
+            return self.fill_lines(queue_id, key, Some(line));
         } else if occupies(&queue.settings, job) {
             let of_key = queue.key_state(key, &mut self.keys);
             of_key.held = if is_held { of_key.held + 1 } else { of_key.held.saturating_sub(1) };
@@ -286,16 +295,15 @@ impl Work {
         let rate = Rate::new(&settings, WorkNumber::KeyRateJobs).filter(|_| key != NO_NAME);
         let by_rate = rate.map_or(usize::MAX, |rate| rate.room(of_key.next_take, now));
         let room = most.saturating_sub(of_key.held).min(by_rate);
-        let room = room - of_key.kept_by_cancelled(room);
         let mut is_more = false;
         if std::mem::replace(&mut of_key.room, room) != room {
             for (_, line) in &mut of_key.lines {
-                is_more |= line.fill(room, ready, &self.jobs);
+                is_more |= line.fill(room, &of_key.cancelled, ready, &self.jobs);
             }
-        } else if let Some(line) = changed.and_then(|changed| of_key.line(changed)) {
-            is_more = line.fill(room, ready, &self.jobs);
+        } else if let Some(at) = changed.and_then(|changed| of_key.line(changed)) {
+            is_more = of_key.lines[at].1.fill(room, &of_key.cancelled, ready, &self.jobs);
         }
-        let takeable = of_key.ready.min(room);
+        let takeable = of_key.ready.min(room - of_key.kept());
         queue.takeable = queue.takeable + takeable - std::mem::replace(&mut of_key.takeable, takeable);
         let is_unused = of_key.held == 0 && of_key.ready == 0 && of_key.cancelled.is_empty();
         let has_more = of_key.ready > takeable;

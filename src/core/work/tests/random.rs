@@ -1,5 +1,6 @@
 //! Random work: after every step the rows rebuild the broker that wrote them, and no job is lost or handed out twice.
 
+use super::super::ready::most_of_key;
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -31,14 +32,14 @@ fn step() -> impl Strategy<Value = (bool, Step)> {
         4 => (0usize..6).prop_map(|which| Step::Complete { which }),
         3 => (0usize..6, 0usize..3).prop_map(|(which, then)| Step::Fail { which, then }),
         1 => (0usize..6).prop_map(|which| Step::Extend { which }),
-        1 => (1u64..20).prop_map(|job| Step::Cancel { job }),
+        2 => (1u64..20).prop_map(|job| Step::Cancel { job }),
         2 => (1u64..20).prop_map(|job| Step::Redrive { job }),
         2 => Just(Step::Open),
         2 => Just(Step::Commit),
         1 => Just(Step::Rollback),
         1 => Just(Step::Savepoint),
         3 => (1i64..400).prop_map(|ms| Step::Pass { ms }),
-        1 => (0usize..4, 0i64..3).prop_map(|(which, value)| Step::Limit { which, value }),
+        1 => (0usize..4, 0i64..4).prop_map(|(which, value)| Step::Limit { which, value }),
         1 => any::<bool>().prop_map(Step::Status),
     ];
     (any::<bool>(), step)
@@ -71,6 +72,31 @@ fn verb(step: &Step, known: &[TakenJob]) -> Option<WorkVerb> {
         Step::Redrive { job } => WorkVerb::Redrive { job: JobId(*job), seen: None },
         _ => return None,
     })
+}
+
+/// What a strict queue without a rate for keys offers, and what it should: of each key the first jobs, as many as may be held beside those
+/// that are, but for those among them that an open transaction has cancelled.
+fn offered_strictly(work: &super::super::Work) -> Option<(Vec<u64>, Vec<u64>)> {
+    let (_, queue) = work.queues.iter().next()?;
+    let settings = &queue.settings;
+    if settings.order != WorkOrder::FifoStrict || settings.get(WorkNumber::KeyRateJobs) > 0 {
+        return None;
+    }
+    let jobs = || work.jobs.iter().map(|(_, job)| job);
+    let keys: BTreeSet<u32> = jobs().map(|job| job.key).collect();
+    let mut expected = Vec::new();
+    for key in keys {
+        let of_key = || jobs().filter(|job| job.key == key);
+        let is_held = |job: &&super::super::job::Job| {
+            job.state == JobState::Taken || job.state == JobState::Scheduled && job.is_retry
+        };
+        let room = most_of_key(settings, key).unwrap().saturating_sub(of_key().filter(is_held).count());
+        let mut line: Vec<_> = of_key().filter(|job| job.state == JobState::Ready && !job.is_uncommitted).collect();
+        line.sort_unstable_by_key(|job| job.id);
+        expected.extend(line.into_iter().take(room).filter(|job| job.is_free()).map(|job| job.id));
+    }
+    expected.sort_unstable();
+    Some((queue.ready.all.iter().map(|place| work.jobs[place.job].id).collect(), expected))
 }
 
 proptest! {
@@ -137,6 +163,9 @@ proptest! {
             }
             memory.tick(after_ms(ms));
             is_restored(&memory, after_ms(ms));
+            if let Some((offered, expected)) = offered_strictly(&memory.core.work) {
+                prop_assert_eq!(offered, expected);
+            }
         }
         if let Some(session) = session.take() {
             memory.rollback(session, after_ms(ms));
