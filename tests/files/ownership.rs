@@ -172,6 +172,29 @@ async fn a_file_that_was_deleted_or_replaced_takes_nothing_more() {
     }
 }
 
+/// It was emptied: a database of that name, and a file of which it is another name.
+#[tokio::test]
+async fn what_is_no_owner_file_stays_in_its_place() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let other = sibling(&path, ".owner");
+    drop(open(&other));
+    let before = std::fs::read(&other).unwrap();
+    assert!(!before.is_empty());
+    let error = SqliteStore::open(options(&path)).err().expect("it is refused");
+    assert_eq!(error.code(), Code::STORE_FOREIGN);
+    assert!(error.message().contains("no lock file"), "{error}");
+    assert_eq!(std::fs::read(&other).unwrap(), before);
+    std::fs::remove_file(&other).unwrap();
+    drop(open(&path));
+    // What another process has left there.
+    for left in ["pid 1 since 7 shared\n", ""] {
+        std::fs::write(&other, left).unwrap();
+        drop(open(&path));
+    }
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn a_symbolic_link_in_the_place_of_the_owner_file_is_refused_and_not_followed() {

@@ -227,6 +227,31 @@ fn processes_find_the_owner_in_a_folder_that_was_renamed() {
     });
 }
 
+/// A RECEIVE in a transaction was refused with 60018: it wanted another connection by the old name.
+#[test]
+fn the_owner_in_a_folder_that_was_renamed_goes_on() {
+    run(async || {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+        std::fs::create_dir(&before).unwrap();
+        let url = format!("sqlite:{}", before.join("a.db").display());
+        let broker = Broker::open(&url).await.unwrap();
+        broker.execute(DEFINITIONS).await.unwrap();
+        send(&broker, "old").await.unwrap();
+        broker.close().await.unwrap();
+        // The message is in no memory.
+        let owner = Broker::open(&url).await.unwrap();
+        std::fs::rename(&before, &after).unwrap();
+        let tx = owner.begin().await.unwrap();
+        let batch = tx.receive("to").await.unwrap().expect("a message waits");
+        assert_eq!(batch.first().body(), b"old".as_slice());
+        tx.sql("CREATE TABLE mine (n)", ()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(owner.sql("INSERT INTO mine VALUES (1)", ()).await.unwrap(), 1);
+        owner.close().await.unwrap();
+    });
+}
+
 #[test]
 fn the_owner_of_a_folder_that_was_moved_away_leaves_its_name_to_the_next_one() {
     run(async || {

@@ -175,7 +175,8 @@ impl Engine {
             read::transmission(connection, transmission_id)
                 .map_err(|error| storage("reading a message to check", error))
         };
-        let read_beside = self.readers.as_ref().map(|readers| readers.lend(|reader| read(&reader.connection)));
+        let read_beside =
+            self.readers.as_ref().and_then(|readers| readers.lend_if_possible(|reader| read(&reader.connection)));
         let row = match read_beside {
             Some(Ok(row)) => Ok(row),
             Some(Err(_)) | None => read(&self.write.lock().ok()?.connection),

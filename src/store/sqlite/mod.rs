@@ -273,6 +273,11 @@ impl SqliteStore {
         if let Some(readers) = &self.engine.readers {
             return readers.lend(|reader| work(&reader.connection, &reader.guard));
         }
+        self.with_writing(work)
+    }
+
+    /// Lends the connection that writes.
+    fn with_writing<T>(&self, work: impl FnOnce(&rusqlite::Connection, &guard::Guard) -> Result<T>) -> Result<T> {
         let side = self.engine.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
         // What an open transaction has written is not committed.
         side.drop_rehearsal();
@@ -292,16 +297,17 @@ impl SqliteStore {
     }
 
     async fn check_sql(&self, sql: &SqlStatement) -> Result<()> {
-        if self.engine.readers.is_some() {
-            return self.with_guarded(|connection, guard| user_sql::check(connection, guard, sql));
+        let check = |reader: &open::ReadConnection| user_sql::check(&reader.connection, &reader.guard, sql);
+        if let Some(checked) = self.engine.readers.as_ref().and_then(|readers| readers.lend_if_possible(check)) {
+            return checked;
         }
-        // In memory there is one connection, and a statement may run on it for any time.
+        // Else there is one connection, and a statement may run on it for any time.
         if let Ok(side) = self.engine.write.try_lock() {
             side.drop_rehearsal();
             return user_sql::check(&side.connection, &side.guard, sql);
         }
         let (this, sql) = (self.this.upgrade().ok_or_else(Error::closed)?, sql.clone());
-        blocking(move || this.with_guarded(|connection, guard| user_sql::check(connection, guard, &sql))).await
+        blocking(move || this.with_writing(|connection, guard| user_sql::check(connection, guard, &sql))).await
     }
 
     /// Returns whether all have ended: if the store is dropped by its own writer's last answer, that thread ends by

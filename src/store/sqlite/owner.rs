@@ -24,6 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// How the lock file begins. What holds something else is not written over.
+const NOTE_BEGINS: &str = "pid ";
+
 /// A process that uses a file, and its user; `None` where the system does not say it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Peer {
@@ -233,7 +236,7 @@ impl Owner {
     /// that has changed.
     ///
     /// # Errors
-    /// 60010 if another process holds that file; 60011 if it is a symbolic link; 60014 if it cannot be written; 60017;
+    /// 60010 if another process holds that file; 60011 if it is a symbolic link, or holds something else; 60014 if it cannot be written; 60017;
     /// 60018.
     pub(super) fn announce(&mut self, is_shared: bool) -> Result<()> {
         let path = note_path(&self.database);
@@ -246,6 +249,9 @@ impl Owner {
             Some(file) => file,
             None => {
                 let file = open_note(&path, &self.database).map_err(failed)?;
+                if is_foreign(&file) {
+                    return Err(no_note(&path));
+                }
                 match file.try_lock() {
                     Ok(()) => file,
                     Err(TryLockError::WouldBlock) => return Err(owned(&self.database, &holder(&self.database))),
@@ -255,7 +261,7 @@ impl Owner {
         };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let shared = if is_shared { format!(" shared{}", self.key.noted()) } else { String::new() };
-        let note = format!("pid {} since {since}{shared}\n", std::process::id());
+        let note = format!("{NOTE_BEGINS}{} since {since}{shared}\n", std::process::id());
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes())).map_err(failed)?;
         self.note = Some(file);
         Ok(())
@@ -445,6 +451,14 @@ fn open_note(path: &Path, database: &Path) -> std::io::Result<File> {
     }
 }
 
+/// Whether a file that was there holds something else, which the note would overwrite: the file of another program, or a database whose name
+/// ends so.
+fn is_foreign(mut file: &File) -> bool {
+    let mut beginning = [0; NOTE_BEGINS.len()];
+    let found = file.read(&mut beginning);
+    found.is_ok_and(|length| length > 0 && beginning != *NOTE_BEGINS.as_bytes())
+}
+
 #[cfg(unix)]
 fn share_as(file: &File, database: &std::fs::Metadata) {
     use rustix::fs::{Gid, Mode, Uid};
@@ -530,6 +544,17 @@ fn owned(database: &Path, who: &str) -> Error {
             "database '{}' cannot be opened: {who}; close it there, or read it with 'dialoq status', \
              'dialoq dump' or 'dialoq work list', 'show' and 'stats', which do not own it",
             database.display()
+        ),
+    )
+}
+
+fn no_note(path: &Path) -> Error {
+    Error::new(
+        Code::STORE_FOREIGN,
+        format!(
+            "'{}' is no lock file: it is not empty and does not begin with '{NOTE_BEGINS}'. The lock file of the database is written \
+             there, so move that file away, or give the database another name",
+            path.display()
         ),
     )
 }

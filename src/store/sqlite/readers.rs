@@ -30,11 +30,24 @@ impl Readers {
 
     /// Lends a connection, and keeps it for the next caller. No lock is held during the work.
     pub(super) fn lend<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Result<T> {
-        let idle = self.idle()?.connections.pop();
-        let reader = idle.map_or_else(|| ReadConnection::open(&self.path), Ok)?;
+        let reader = self.connection()?;
         let done = work(&reader);
         self.keep(reader);
         done
+    }
+
+    /// The same for work that another connection can do: `None` if there is none to lend. None can be opened in a folder that was renamed,
+    /// and by a process that has no descriptor left.
+    pub(super) fn lend_if_possible<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Option<Result<T>> {
+        let reader = self.connection().ok()?;
+        let done = work(&reader);
+        self.keep(reader);
+        Some(done)
+    }
+
+    fn connection(&self) -> Result<ReadConnection> {
+        let idle = self.idle()?.connections.pop();
+        idle.map_or_else(|| ReadConnection::open(&self.path), Ok)
     }
 
     pub(super) fn keep(&self, reader: ReadConnection) {

@@ -8,6 +8,7 @@ use super::known_statement::KnownStatement;
 use super::limit::Caller;
 use super::owner::Peer;
 use super::read::Reader;
+use super::readers::Readers;
 use super::script::{self, Done, Form, Script, SharedScript};
 use super::state::{Rehearsal, SqlCommit, State, TxSender};
 use super::user_sql::UserWork;
@@ -258,10 +259,9 @@ async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
         let rows = if kept.iter().all(Option::is_some) {
             Some(kept.into_iter().flatten().collect())
         } else {
-            match &engine.readers {
-                Some(readers) => readers.lend(|reader| read_missing(&reader.connection, &taken, kept))?,
-                None => None,
-            }
+            let read =
+                |readers: &Readers| readers.lend_if_possible(|reader| read_missing(&reader.connection, &taken, kept));
+            engine.readers.as_ref().and_then(read).transpose()?.flatten()
         };
         if let Some(rows) = rows {
             let catalog = engine.lock()?.core.catalog().clone();

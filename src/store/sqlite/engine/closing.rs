@@ -132,11 +132,12 @@ impl Engine {
         write.is_shut = true;
         self.lock_even_failed().forget(Error::closed);
         let nothing = rusqlite::Connection::open_in_memory().map_err(writing)?;
-        let closed = std::mem::replace(&mut write.connection, nothing).close();
-        self.is_released.store(true, SeqCst);
+        // The last connection deletes the log, if it may write.
         if let Some(readers) = &self.readers {
             readers.close();
         }
+        let closed = std::mem::replace(&mut write.connection, nothing).close();
+        self.is_released.store(true, SeqCst);
         self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
         closed.map_err(|(_, error)| writing(error))
     }

@@ -237,13 +237,17 @@ impl Membership {
             std::future::pending::<()>().await;
         };
         let until_stopped = async {
-            let _ = stopping.wait_for(Stop::is_asked).await;
-            remote.client.close().await;
+            let is_dropped = stopping.wait_for(Stop::is_asked).await.is_ok_and(|stop| *stop == Stop::Drop);
+            if is_dropped { remote.client.leave().await } else { remote.client.close().await }
         };
         tokio::select! {
             () = remote.client.run() => {}
             () = until_closing => {}
             () = until_stopped => {}
+        }
+        if self.stopping.borrow().is_asked() {
+            let closed = remote.reader.close().await;
+            lock(&self.closed).get_or_insert(closed);
         }
     }
 
@@ -510,14 +514,13 @@ impl Membership {
     }
 
     /// Ends the store; the thread answers what is under way and frees the file.
-    pub(super) fn stop(&self, stop: Stop) -> Role {
-        let was = {
+    pub(super) fn stop(&self, stop: Stop) {
+        {
             let _slots = lock(&self.slots);
-            self.role.send_replace(Role::Closed)
-        };
+            self.role.send_replace(Role::Closed);
+        }
         self.stopping.send_replace(stop);
         self.options.board.wake_all();
-        was
     }
 
     /// The result of closing the store that this process owned.

@@ -131,10 +131,7 @@ impl SharedStore {
 
     /// Closes. A second close waits as the first does, also if the caller of that has left.
     async fn close_now(&self) -> Result<()> {
-        let was = self.membership.stop(Stop::Close);
-        if let Role::Guest(remote) = was {
-            remote.reader.close().await?;
-        }
+        self.membership.stop(Stop::Close);
         let mut running = self.running.clone();
         while running.changed().await.is_ok() {}
         self.membership.closed()
