@@ -189,7 +189,7 @@ async fn what_is_no_owner_file_stays_in_its_place() {
     std::fs::remove_file(&other).unwrap();
     drop(open(&path));
     // What another process has left there.
-    for left in ["pid 1 since 7 shared\n", ""] {
+    for left in ["pid 1 since 7 shared\n", "", "pi", "\0\0\0\0\0\0\0\0"] {
         std::fs::write(&other, left).unwrap();
         drop(open(&path));
     }

@@ -184,11 +184,33 @@ fn calls_under_way_of_a_guest_that_closes_have_their_answers() {
             let place = Place::new();
             let owner = place.defined().await;
             let guest = place.open().await;
-            let mut working = tokio::task::JoinSet::new();
+            let (mut working, mut finishing) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+            owner.execute("CREATE WORK QUEUE jobs").await.unwrap();
+            let pushes = owner.begin().await.unwrap();
+            for _ in 0..1000 {
+                pushes.push_job("jobs", "body").await.unwrap();
+            }
+            pushes.commit().await.unwrap();
             let has_sent = Arc::new(AtomicUsize::new(0));
             for _ in 0..16 {
                 let has_sent = has_sent.clone();
                 let (sender, committer, receiver) = (guest.clone(), guest.clone(), guest.clone());
+                let worker = guest.clone();
+                finishing.spawn(async move {
+                    let mut finished = 0_usize;
+                    let mut job = None::<dialoq::work::Job>;
+                    loop {
+                        let take = worker.take_jobs("jobs");
+                        let (taken, is_finishing) = match &job {
+                            Some(job) => (take.completing(job).await, 1),
+                            None => (take.await, 0),
+                        };
+                        match taken {
+                            Ok(mut jobs) => (job, finished) = (jobs.pop(), finished + is_finishing),
+                            Err(refused) => break (finished, refused),
+                        }
+                    }
+                });
                 working.spawn(async move {
                     let mut sent = 0_usize;
                     let refused = loop {
@@ -242,6 +264,14 @@ fn calls_under_way_of_a_guest_that_closes_have_their_answers() {
                 left += batch.messages().len();
             }
             assert_eq!(sent, taken + left, "{taken} messages reached their receivers, {left} are left");
+            let mut finished = 0;
+            while let Some(done) = finishing.join_next().await {
+                let (finishes, refused) = done.unwrap();
+                assert_eq!(refused.code(), Code::STORE_CLOSED, "{refused}");
+                finished += finishes;
+            }
+            let unfinished = owner.jobs(&dialoq::work::JobFilter::default(), 1000).await.unwrap().len();
+            assert_eq!(finished, 1000 - unfinished, "an answer says that a job is finished");
         }
     });
 }

@@ -154,6 +154,9 @@ impl KeyState {
 
     /// The places that cancelled jobs keep among the first jobs of the key.
     fn kept(&self) -> usize {
+        if self.cancelled.is_empty() {
+            return 0;
+        }
         self.lines.iter().map(|(_, line)| line.kept).sum()
     }
 

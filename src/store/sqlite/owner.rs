@@ -452,11 +452,11 @@ fn open_note(path: &Path, database: &Path) -> std::io::Result<File> {
 }
 
 /// Whether a file that was there holds something else, which the note would overwrite: the file of another program, or a database whose name
-/// ends so.
-fn is_foreign(mut file: &File) -> bool {
-    let mut beginning = [0; NOTE_BEGINS.len()];
-    let found = file.read(&mut beginning);
-    found.is_ok_and(|length| length > 0 && beginning != *NOTE_BEGINS.as_bytes())
+/// ends so. A note that a loss of power or a full disk has cut short or left as zeros is none.
+fn is_foreign(file: &File) -> bool {
+    let mut beginning = Vec::new();
+    let read = file.take(NOTE_BEGINS.len() as u64).read_to_end(&mut beginning);
+    read.is_ok() && !NOTE_BEGINS.as_bytes().starts_with(&beginning) && beginning.iter().any(|byte| *byte != 0)
 }
 
 #[cfg(unix)]
@@ -474,9 +474,12 @@ fn share_as(file: &File, database: &std::fs::Metadata) {
 fn note_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // The file is truncated later. Behind a symbolic link that would be a file that another user has chosen.
+    // The file is truncated later. Behind a symbolic link that would be a file that another user has chosen. A pipe does not block.
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags(rustix::fs::OFlags::NOFOLLOW));
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        flags(rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK),
+    );
     // Without FILE_SHARE_DELETE no process can remove the file while it is locked.
     #[cfg(windows)]
     std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 3);
