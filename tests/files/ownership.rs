@@ -426,3 +426,17 @@ async fn a_file_that_gets_the_name_of_one_that_was_moved_away_is_not_read_with_i
     };
     assert!(messages(&away) > messages(&path), "what was acknowledged is in the file that was moved away");
 }
+
+/// A pipe has no end: the opening read it for ever.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_pipe_in_the_place_of_the_owner_file_is_refused() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let pipe = sibling(&path, ".owner");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(SqliteStore::open(options(&path)).is_err());
+    std::fs::remove_file(&pipe).unwrap();
+    drop(open(&path));
+}

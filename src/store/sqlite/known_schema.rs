@@ -153,4 +153,28 @@ mod tests {
             connection.execute_batch(&format!("drop {kind} t")).unwrap();
         }
     }
+
+    #[test]
+    fn a_change_that_was_undone_is_not_taken_for_another_one_of_its_number() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let [ours, other] = [0, 1].map(|_| Connection::open(folder.path().join("a.db")).unwrap());
+        let schema = KnownSchema::default();
+        let begin = || {
+            ours.execute_batch("begin immediate").unwrap();
+            schema.begin(&ours);
+        };
+        let number =
+            |of: &Connection| of.pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0)).unwrap();
+        begin();
+        ours.execute_batch("create table a (x integer primary key)").unwrap();
+        schema.forget(&ours);
+        assert!(!schema.look(&ours).unwrap().may_have_foreign_keys);
+        let undone = number(&ours);
+        ours.execute_batch("rollback").unwrap();
+        other.execute_batch("create table b (x references a)").unwrap();
+        assert_eq!(number(&other), undone);
+        begin();
+        assert!(schema.look(&ours).unwrap().may_have_foreign_keys);
+    }
 }

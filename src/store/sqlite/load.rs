@@ -405,3 +405,19 @@ fn each(connection: &Connection, text: &str, mut take: impl FnMut(&Row<'_>) -> r
     };
     run().map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_names_are_held_once_however_many_there_were() {
+        let _limit = crate::testing::limit();
+        let mut names = Names::default();
+        for number in 0..20 {
+            let name = number.to_string();
+            assert_eq!(&*names.shared(&name), name);
+        }
+        assert!(Arc::ptr_eq(&names.shared("16"), &names.shared("16")));
+    }
+}

@@ -262,7 +262,8 @@ mod tests {
         let (ours, ..) = connections();
         ours.execute_batch(
             "create table t (d text check (d <= datetime('2999-01-01')), at text default current_timestamp,
-                             day text generated always as (date(d)) stored, lucky integer default (random()));
+                             day text generated always as (date(d)) stored, lucky integer default (random()),
+                             salt blob default (randomblob(4)));
              create index by_day on t (date(d));
              create table log (at text);
              create trigger noted after insert on t begin insert into log values (datetime('now')); end;

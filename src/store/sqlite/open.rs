@@ -515,4 +515,21 @@ mod tests {
         let error = check_file(&folder.path().join("a.db"), OpenFor::Reading).unwrap_err();
         assert!(error.message().contains("no such file"), "{error}");
     }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_read_by_itself_only_if_it_has_no_log() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a b.db");
+        assert!(fixed_name(&path).is_some_and(|name| name.ends_with("/a%20b.db?immutable=1")));
+        for ending in ["-wal", "-journal"] {
+            let beside = owner::beside(&path, ending);
+            std::fs::write(&beside, "").unwrap();
+            assert!(fixed_name(&path).is_some(), "an empty one holds nothing");
+            std::fs::write(&beside, "x").unwrap();
+            assert_eq!(fixed_name(&path), None);
+            std::fs::remove_file(&beside).unwrap();
+        }
+    }
 }

@@ -692,4 +692,65 @@ mod tests {
         drop(take(&database).unwrap());
         assert!(!is_listed(), "nothing needs it any more");
     }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_stands_for_one_file_until_its_user_has_gone() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link, other] = ["a.db", "b.db", "other"].map(|name| folder.path().join(name));
+        File::create(&path).unwrap();
+        File::create(&other).unwrap();
+        std::fs::hard_link(&path, &link).unwrap();
+        let (held, by_another_name) = (Held::new(&path).unwrap(), Held::new(&link).unwrap());
+        std::fs::rename(&other, &path).unwrap();
+        let is_refused = || Held::new(&path).is_err_and(|error| error.code() == Code::STORE_OWNED);
+        drop(by_another_name);
+        assert!(is_refused(), "the first file is still open by this path");
+        drop(held);
+        assert!(!is_refused());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn of_two_files_of_a_process_each_is_watched_and_given_up_by_itself() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["a.db", "b.db"].map(|name| folder.path().join(name));
+        let (owner, other) = (take(&first).unwrap(), take(&second).unwrap());
+        std::fs::remove_file(&second).unwrap();
+        assert!(other.is_deleted() && !owner.is_deleted());
+        drop(other);
+        let refused = File::open(&first).unwrap().try_lock().unwrap_err();
+        assert!(matches!(refused, TryLockError::WouldBlock), "{refused}");
+    }
+
+    // Elsewhere the lock keeps readers out of the file too.
+    #[cfg(unix)]
+    #[test]
+    fn the_lock_file_says_whether_others_may_work_through_the_owner() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        let says = || (is_named(&database), is_shared(&database));
+        assert_eq!(says(), (false, false));
+        let mut owner = take(&database).unwrap();
+        assert_eq!(says(), (true, false));
+        owner.announce(true).unwrap();
+        assert_eq!(says(), (true, true));
+        let (other, note) = (folder.path().join("other"), note_path(&database));
+        std::fs::write(&other, "").unwrap();
+        assert!(owner.is_announced());
+        std::fs::rename(&other, &note).unwrap();
+        assert!(!owner.is_announced(), "another file has its name");
+        owner.announce(true).unwrap();
+        assert!(owner.is_announced());
+        drop(owner);
+        assert_eq!(says(), (false, false));
+        // Behind a link would be a file that another user has chosen.
+        std::fs::write(&other, "pid 1 since 7 shared\n").unwrap();
+        std::fs::remove_file(&note).unwrap();
+        std::os::unix::fs::symlink(&other, &note).unwrap();
+        assert_eq!(says(), (false, false));
+    }
 }

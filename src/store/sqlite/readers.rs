@@ -74,3 +74,33 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn so_many_connections_are_kept_and_none_that_sees_the_file_as_it_was() {
+        let _limit = crate::testing::limit();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        std::fs::write(&path, "").unwrap();
+        let readers = Readers::new(path);
+        let open = || ReadConnection::open(readers.path()).unwrap();
+        let kept = || readers.lock().connections.len();
+        let mut fixed = open();
+        fixed.is_fixed = true;
+        readers.keep(fixed);
+        assert_eq!(kept(), 0);
+        let lent: Vec<ReadConnection> = (0..=MOST_IDLE).map(|_| open()).collect();
+        lent.into_iter().for_each(|reader| readers.keep(reader));
+        assert_eq!(kept(), MOST_IDLE);
+        let late = open();
+        readers.close();
+        assert_eq!(kept(), 0);
+        readers.keep(late);
+        assert_eq!(kept(), 0, "the close has come before it");
+        assert_eq!(readers.lend(|_| Ok(())).unwrap_err().code(), Code::STORE_CLOSED);
+    }
+}

@@ -135,6 +135,7 @@ mod tests {
     use super::*;
     use crate::core::DeliveryClass;
     use crate::id::MessageId;
+    use crate::protocol::work::JobState;
     use crate::time::Timestamp;
     use std::sync::Arc;
     use uuid::Uuid;
@@ -217,5 +218,30 @@ mod tests {
         assert!(!has(&recent, 21_000));
         recent.keep(row(21_001, 1));
         assert!(has(&recent, 21_001));
+    }
+
+    #[test]
+    fn a_job_is_found_by_its_number_and_counts_by_its_body() {
+        let _limit = crate::testing::limit();
+        let mut recent = Recent::default();
+        recent.keep(Box::new(JobRow {
+            job_id: 7,
+            queue_id: 1,
+            job_type: "".into(),
+            key: None,
+            level: 5,
+            state: JobState::Ready,
+            attempts: 0,
+            token: 0,
+            at: None,
+            pushed_at: Timestamp(0),
+            pushed_by: "writer".into(),
+            unique_key: None,
+            unique_until: None,
+            body: Some(Arc::new(vec![0; 5])),
+        }));
+        assert_eq!(recent.read(7).unwrap().body.unwrap().len(), 5);
+        assert!(recent.read(0).is_none() && recent.read(1).is_none());
+        assert_eq!(recent.bytes, 5);
     }
 }

@@ -430,7 +430,12 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
     assert_eq!(reader.submit(Vec::new()).await.unwrap_err().code(), Code::STORE_READ_ONLY);
     assert_eq!(reader.run_sql(sql("create table mine (n)")).await.unwrap_err().code(), Code::STORE_READ_ONLY);
     assert_eq!(reader.begin(Seen::always()).await.err().unwrap().code(), Code::STORE_READ_ONLY);
+    store.submit_once(Uuid::from_u128(7), Vec::new()).await.unwrap();
+    assert!(reader.unit_happened(Uuid::from_u128(7)).await.unwrap());
+    assert!(!reader.unit_happened(Uuid::from_u128(8)).await.unwrap());
+    assert!(reader.ended().is_none());
     reader.close().await.unwrap();
+    assert_eq!(reader.ended().unwrap().code(), Code::STORE_CLOSED);
     assert_eq!(reader.query(sql("select 1")).await.unwrap_err().code(), Code::STORE_CLOSED);
     store.close().await.unwrap();
     let reader = SqliteStore::open_read_only(options(folder.path())).unwrap();
@@ -499,6 +504,8 @@ async fn files_that_are_not_ours_are_refused_by_their_own_numbers() {
         SqliteStore::open(options).err().unwrap().code()
     };
     assert_eq!(refused("missing.db"), Code::STORE_IO);
+    std::fs::write(folder.path().join("empty.db"), "").unwrap();
+    assert_eq!(refused("empty.db"), Code::STORE_DAMAGED, "it may not become a broker");
     std::fs::write(folder.path().join("text.db"), "this is no database, only a few words of text").unwrap();
     assert_eq!(refused("text.db"), Code::STORE_FOREIGN);
     let other = rusqlite::Connection::open(folder.path().join("other.db")).unwrap();
@@ -597,6 +604,7 @@ async fn every_definition_is_read_back_as_it_was_made() {
         CREATE QUEUE q3 WITH ACTIVATION (PROCEDURE_NAME = p, MAX_QUEUE_READERS = 4, EXECUTE AS 'clerk'),
             POISON_MESSAGE_HANDLING (STATUS = OFF);
         CREATE QUEUE q4 WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON);
+        CREATE QUEUE q5 WITH RETRY (MAX_ATTEMPTS = 3, DELAY_MS = 7, THEN = DEAD_LETTER); CREATE QUEUE q6 WITH RETRY (THEN = QUEUE_OFF);
         CREATE SERVICE s AUTHORIZATION clerk ON QUEUE plain (talk, [DEFAULT]); CREATE SERVICE t ON QUEUE off;
         CREATE BROKER PRIORITY one FOR CONVERSATION SET (CONTRACT_NAME = talk, LOCAL_SERVICE_NAME = s, PRIORITY_LEVEL = 9);
         CREATE BROKER PRIORITY two FOR CONVERSATION SET (REMOTE_SERVICE_NAME = N'far', PRIORITY_LEVEL = 1);

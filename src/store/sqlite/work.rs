@@ -278,3 +278,31 @@ fn each(connection: &Connection, text: &str, mut take: impl FnMut(&Row<'_>) -> R
     };
     run().map_err(|error| storage("reading the tables of the work queues", error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_change_cuts_a_bounded_part_of_a_history_and_names_its_queue_if_more_is_left() {
+        let _limit = crate::testing::limit();
+        let connection = Connection::open_in_memory().unwrap();
+        for script in crate::sql::sqlite::schema::SCRIPTS {
+            connection.execute_batch(script.text).unwrap();
+        }
+        let fill = "with recursive n (n) as (select 1 union all select n + 1 from n where n < 202001)
+            insert into dialoq_job_history (
+                queue_id, finish_number, job_id, job_type, level, finished_as, attempts, pushed_at, pushed_by, finished_at)
+            select 7, n, n, '', 5, 4, 1, 0, '', 0 from n";
+        connection.execute_batch(fill).unwrap();
+        let (finished_before, now) = (Timestamp(1), Timestamp(1));
+        let cut = WorkChange::CutHistory { queue_id: 7, finished_before, first_number: 202_002, now };
+        let mut writer = Writer::new(&connection, None);
+        for left in [1, 0] {
+            writer.write_work(&cut).unwrap();
+            let rows = "select count(*) from dialoq_job_history";
+            let rows: i64 = connection.query_row(rows, [], |row| row.get(0)).unwrap();
+            assert_eq!((rows, &writer.uncut[..]), (left, &[7][..]));
+        }
+    }
+}

@@ -531,6 +531,12 @@ mod tests {
             (Change::InsertTransmission(transmission()), "transmission 9"),
             (Change::SetTransmissionStatus { transmission_id: 9, status: "x".into() }, "transmission 9"),
             (Change::DeleteTransmission { transmission_id: 9 }, "transmission 9"),
+            (
+                Change::InsertDoneUnit { unit_id: Uuid::nil(), done_at: Timestamp(0) },
+                "unit 00000000-0000-0000-0000-000000000000",
+            ),
+            (Change::DeleteDoneUnit { unit_id: Uuid::nil() }, "unit 00000000-0000-0000-0000-000000000000"),
+            (Change::Work(crate::core::WorkChange::ReadyJob { job_id: 5 }), "job 5"),
             (Change::DeleteQueue(1), "a definition"),
         ] {
             assert_eq!(subject(&change), row, "{change:?}");

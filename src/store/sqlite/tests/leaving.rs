@@ -31,6 +31,8 @@ async fn next_attempt(store: &SqliteStore) -> u16 {
 /// A take whose batch is being written until what is given with it is dropped.
 async fn take_that_is_not_written(store: &SqliteStore) -> (BoxFuture<'_, Result<Vec<Outcome>>>, mpsc::Sender<()>) {
     let queue_id = store.catalog().work_queue("w").unwrap().id;
+    let ready = || store.engine.lock_even_failed().core.depth(queue_id).ready_groups;
+    let before = ready();
     let (may_commit, commits) = mpsc::channel();
     let asked = {
         // While this holds the connection the caller leaves its batch to the writer.
@@ -40,7 +42,7 @@ async fn take_that_is_not_written(store: &SqliteStore) -> (BoxFuture<'_, Result<
         assert_pending(&mut asked);
         asked
     };
-    until(|| store.engine.lock_even_failed().core.depth(queue_id).ready_groups == 0).await;
+    until(|| ready() < before).await;
     (asked, may_commit)
 }
 
@@ -94,18 +96,23 @@ async fn a_leased_job_of_a_caller_that_has_left_goes_back_although_the_store_clo
     assert_eq!(attempt.expect("it is ready"), 1);
 }
 
-/// The caller has not looked at its answer, as a task that was aborted and not dropped yet.
+/// The callers have not looked at their answers, as tasks that were aborted and not dropped yet.
 #[tokio::test]
 async fn a_close_gives_leased_jobs_back_that_their_callers_have_not_seen() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(options(folder.path())).unwrap();
     add_a_job(&store).await;
+    store.submit(vec![push(None)]).await.unwrap();
     let (asked, may_commit) = take_that_is_not_written(&store).await;
+    let mut beside = store.submit(vec![take_leased()]);
+    assert_pending(&mut beside);
     drop(may_commit);
     store.close().await.unwrap();
     let again = SqliteStore::open(options(folder.path())).unwrap();
-    let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&again)).await;
-    assert_eq!(attempt.expect("it is ready"), 1);
-    assert_eq!(asked.await.unwrap_err().code(), Code::STORE_CLOSED);
+    for asked in [asked, beside] {
+        let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&again)).await;
+        assert_eq!(attempt.expect("it is ready"), 1);
+        assert_eq!(asked.await.unwrap_err().code(), Code::STORE_CLOSED);
+    }
 }

@@ -259,3 +259,73 @@ async fn an_empty_file_with_the_mark_of_another_program_is_not_taken_for_a_new_o
         assert_eq!(error.code(), Code::STORE_FOREIGN, "{name}: {error}");
     }
 }
+
+#[tokio::test]
+async fn a_file_of_each_earlier_version_is_upgraded() {
+    let _limit = crate::testing::limit();
+    let scripts = crate::sql::sqlite::schema::SCRIPTS;
+    for version in 1..scripts.len() {
+        let folder = tempfile::tempdir().unwrap();
+        let earlier = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+        for script in &scripts[..version] {
+            earlier.execute_batch(script.text).unwrap();
+        }
+        earlier.pragma_update(None, "application_id", 0x444C_4F51).unwrap();
+        earlier.pragma_update(None, "user_version", version as i32).unwrap();
+        drop(earlier);
+        let store = defined(options(folder.path())).await;
+        let handle = begin(&store).await;
+        store.submit(vec![send(handle, "one")]).await.unwrap();
+        assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["one"], "version {version}");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_of_another_program_is_not_taken_for_a_wrong_version() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    // The views are made anew, which needs the lock.
+    changed_while_closed(folder.path(), "drop view sys_services").await;
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.execute_batch("begin immediate").unwrap();
+    let mut options = options(folder.path());
+    options.lock_wait = Duration::ZERO;
+    let error = SqliteStore::open(options.clone()).err().unwrap();
+    assert_eq!(error.code(), Code::STORE_OWNED, "{error}");
+    other.execute_batch("rollback").unwrap();
+    SqliteStore::open(options).unwrap();
+}
+
+/// The connection that only reads meets the lock first, and does not wait.
+#[tokio::test]
+async fn an_opening_waits_for_another_program_that_lets_none_read() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    changed_while_closed(folder.path(), "select 1").await;
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(())).unwrap();
+    other.execute_batch("create table mine (n)").unwrap();
+    let options = options(folder.path());
+    let opening = tokio::task::spawn_blocking(move || SqliteStore::open(options));
+    // Its lock file names it once it has found that the file is no foreign one.
+    let note = folder.path().join("a.db.owner");
+    until(|| opening.is_finished() || std::fs::read(&note).is_ok_and(|note| !note.is_empty())).await;
+    drop(other);
+    opening.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_close_leaves_the_exact_numbers() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let counters = |store: &SqliteStore| store.engine.lock_even_failed().core.counters();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "one")]).await.unwrap();
+    store.submit(vec![receive()]).await.unwrap();
+    let last = counters(&store);
+    store.close().await.unwrap();
+    drop(store);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    assert_eq!(counters(&store), last);
+}
