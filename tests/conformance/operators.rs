@@ -95,6 +95,7 @@ case!(a_conversation_is_shown_with_its_lock_holder, [285], async |t| {
     if !t.store().is_server() {
         assert_eq!(holder.process_id, Some(std::process::id().into()), "{holder:?}");
         assert_eq!(holder.since, Some(t.now()), "{holder:?}");
+        assert!(holder.session_id.is_some() && holder.principal.is_some() == cfg!(unix), "{holder:?}");
     }
     if t.store() == crate::servers::Store::Postgres {
         assert!(holder.session_id.is_some() && holder.principal.is_some() && holder.since.is_some(), "{holder:?}");

@@ -123,6 +123,8 @@ fn a_close_of_the_owner_is_no_attempt_of_a_guest() {
         let guest = place.open().await;
         let tx = guest.begin().await.unwrap();
         assert!(tx.receive("to").await.unwrap().is_some());
+        // Its next step says that it has seen the message.
+        assert!(tx.receive("from").await.unwrap().is_none());
         owner.close().await.unwrap();
         assert!(tx.commit().await.unwrap_err().is_retryable());
         assert_eq!(received(&guest).await, ["healthy"]);
@@ -370,5 +372,33 @@ fn a_job_that_a_guest_has_not_seen_goes_back_although_it_closes_at_once() {
             assert_eq!(job.attempt, 1, "round {round}");
             owner.complete_job(&job).await.unwrap();
         }
+    });
+}
+
+/// It was lost with its connection: the owner ended that before its store had refused what waited.
+#[test]
+fn a_call_of_a_guest_that_waits_for_a_group_goes_to_the_next_owner_when_its_owner_closes() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        let dialog = owner.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+        let holder = owner.begin().await.unwrap();
+        holder.send(dialog, "DEFAULT", "never").await.unwrap();
+        let sending = tokio::spawn({
+            let guest = guest.clone();
+            async move { guest.send(dialog, "DEFAULT", "by the next owner").await }
+        });
+        let path = place.path.display().to_string();
+        while !dialoq::testing::describe_waits()
+            .iter()
+            .any(|store| store.contains(&path) && store.contains("parked for"))
+        {
+            tokio::task::yield_now().await;
+        }
+        owner.close().await.unwrap();
+        sending.await.unwrap().unwrap();
+        assert!(holder.commit().await.is_err());
+        assert_eq!(received(&guest).await, ["by the next owner"]);
     });
 }

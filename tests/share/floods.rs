@@ -509,3 +509,22 @@ fn an_owner_without_a_free_descriptor_says_so() {
         assert_eq!(received(&guest).await, ["goes on"]);
     });
 }
+
+#[test]
+fn a_guest_learns_of_a_queue_that_is_made_after_it_has_asked_for_it() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        guest.receive("later").await.unwrap_err();
+        owner.execute("CREATE QUEUE [later]; CREATE SERVICE [late] ON QUEUE [later] ([C])").await.unwrap();
+        let (batch, ()) = tokio::join!(guest.receive("later").wait(PATIENCE), async {
+            while guest.sessions_waiting("later") == 0 {
+                tokio::task::yield_now().await;
+            }
+            let dialog = owner.begin_dialog("sender", "late").contract("C").await.unwrap();
+            owner.send(dialog, "DEFAULT", "hello").await.unwrap();
+        });
+        assert!(batch.unwrap().is_some());
+    });
+}

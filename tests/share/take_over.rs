@@ -339,3 +339,34 @@ fn a_guest_learns_that_it_can_use_its_file_no_more() {
         assert_eq!(error.code(), Code::STORE_NEWER, "{error}");
     });
 }
+
+#[test]
+fn a_call_of_a_guest_that_meets_the_failure_of_the_store_has_its_cause_and_others_can_be_tried_again() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        let held = owner.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+        send(&guest, "changed by another program").await.unwrap();
+        let holder = owner.begin().await.unwrap();
+        holder.send(held, "DEFAULT", "holds the group").await.unwrap();
+        let waiting = tokio::spawn({
+            let guest = guest.clone();
+            async move { guest.send(held, "DEFAULT", "waits").await }
+        });
+        let path = place.path.display().to_string();
+        while !dialoq::testing::describe_waits()
+            .iter()
+            .any(|store| store.contains(&path) && store.contains("parked for"))
+        {
+            tokio::task::yield_now().await;
+        }
+        let other = rusqlite::Connection::open(&place.path).unwrap();
+        other.execute("delete from dialoq_queue_message", []).unwrap();
+        drop(other);
+        let error = guest.receive("to").await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_CHANGED, "{error}");
+        let error = waiting.await.unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::OWNER_GONE, "{error}");
+    });
+}

@@ -130,8 +130,6 @@ pub(super) struct PendingRead {
 /// The content of one SQLite transaction, and the callers to answer then.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Which batch of the store it is.
-    pub(super) number: u64,
     pub(super) changes: Vec<Change>,
     pub(super) reads: Vec<PendingRead>,
     pub(super) answers: Vec<Answer>,

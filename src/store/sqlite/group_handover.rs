@@ -5,19 +5,16 @@
 //! for the batch: what it reads under the lock is what the last one left.
 
 use crate::core::{Core, Session};
-use std::collections::HashMap;
+use std::collections::HashSet;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// Which batch has the SQL of a group's last holder.
+/// The groups whose last holder's SQL is in the batch that is filled or written now.
 #[derive(Default)]
 pub(super) struct Handovers {
-    /// The number of the batch that is filled now.
-    filling: u64,
-    /// By the id of the group, until that batch is committed. Not by its place: a group that ends with its last conversation may be made
-    /// again under its id.
-    freed: HashMap<Uuid, u64>,
-    waiting: Vec<(u64, oneshot::Sender<()>)>,
+    /// By their ids. Not by their places: a group that ends with its last conversation may be made again under its id.
+    freed: HashSet<Uuid>,
+    waiting: Vec<oneshot::Sender<()>>,
 }
 
 /// How many of the groups of a transaction it has for itself: nothing more comes of their last holders.
@@ -32,24 +29,15 @@ pub(super) struct Handover {
 }
 
 impl Handovers {
-    /// A transaction with SQL of the user's is about to free its groups.
+    /// A transaction with SQL of the user's is about to free its groups: under the lock of the write side, as all until the commit of the batch.
     pub(super) fn free(&mut self, core: &Core, session: &Session) {
-        self.freed.extend(core.groups_of(session, 0).map(|group| (group, self.filling)));
+        self.freed.extend(core.groups_of(session, 0));
     }
 
-    /// The number of the batch that is taken now.
-    pub(super) fn take_batch(&mut self) -> u64 {
-        self.filling += 1;
-        self.filling - 1
-    }
-
-    /// A batch is committed.
-    pub(super) fn committed(&mut self, batch: u64) {
-        if self.freed.is_empty() {
-            return;
-        }
-        self.freed.retain(|_, freed_by| *freed_by > batch);
-        for (_, waiter) in self.waiting.extract_if(.., |(awaited, _)| *awaited <= batch) {
+    /// The batch is committed.
+    pub(super) fn committed(&mut self) {
+        self.freed.clear();
+        for waiter in self.waiting.drain(..) {
             let _ = waiter.send(());
         }
     }
@@ -58,13 +46,12 @@ impl Handovers {
     /// holds is freed by no other.
     pub(super) fn wait(&mut self, core: &Core, session: &Session, handed_over: &mut HandedOver) -> Option<Handover> {
         let then = HandedOver(session.group_count());
-        let new = core.groups_of(session, handed_over.0).filter(|_| !self.freed.is_empty());
-        let Some(batch) = new.filter_map(|group| self.freed.get(&group).copied()).max() else {
+        if self.freed.is_empty() || !core.groups_of(session, handed_over.0).any(|group| self.freed.contains(&group)) {
             *handed_over = then;
             return None;
-        };
+        }
         let (sender, committed) = oneshot::channel();
-        self.waiting.push((batch, sender));
+        self.waiting.push(sender);
         Some(Handover { committed, then })
     }
 

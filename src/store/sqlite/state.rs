@@ -484,7 +484,6 @@ impl State {
 
     /// Hands all ordered changes to the writer; `batch` comes back with its allocations from the batch before.
     pub(super) fn take_batch(&mut self, batch: &mut Batch) {
-        batch.number = self.handovers.take_batch();
         std::mem::swap(&mut self.effects.changes, &mut batch.changes);
         std::mem::swap(&mut self.answers, &mut batch.answers);
         std::mem::swap(&mut self.reads, &mut batch.reads);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::id::{ConversationHandle, IdSource};
 use crate::protocol::definition::{ContractEntry, Definition, QueueOptions, SentBy, Validation};
-use crate::protocol::{Addressee, BeginDialog, EndForm, Message, ReceiveFrom, Relation};
+use crate::protocol::{Addressee, BeginDialog, EndForm, Message, OutgoingMessage, ReceiveFrom, Relation};
 use crate::store::Seen;
 use crate::store::SqlValue;
 use crate::time::Timestamp;
@@ -21,7 +21,7 @@ mod panics;
 mod refused_commits;
 mod reopening;
 mod timers;
-mod unwritten;
+pub(super) mod unwritten;
 mod users_sql;
 
 fn definitions() -> Vec<Definition> {
@@ -143,6 +143,8 @@ fn a_unit_counts_by_its_bodies() {
         trace: None,
     };
     let share = 16 << 10;
+    let part = || OutgoingMessage { handle, message_type: None, body: Some(Arc::new(vec![0; share / 2])), trace: None };
+    let taken = TakenJob { job: crate::id::JobId(1), token: 1 };
     for (unit, counts) in [
         (vec![], 1),
         (vec![receive()], 1),
@@ -150,6 +152,9 @@ fn a_unit_counts_by_its_bodies() {
         (vec![sends(share, 1)], 2),
         (vec![sends(share / 2, 1), sends(share / 2, 1)], 2),
         (vec![sends(share, 3), sends(share, 0)], 5),
+        (vec![Verb::SendEach(vec![part(), part()])], 2),
+        (vec![jobs::push(Some(vec![0; share]))], 2),
+        (vec![Verb::Work(WorkVerb::Complete { taken, result: Some(Arc::new(vec![0; share])) })], 2),
     ] {
         assert_eq!(cost(&unit), counts, "{} verbs", unit.len());
     }
@@ -707,6 +712,10 @@ async fn a_lone_caller_leaves_no_redelivery_to_a_writer_that_sleeps() {
         let verb = Verb::BeginConversationTimer { handle: other, timeout_seconds: 3600 };
         store.submit(vec![verb]).await.unwrap();
     }
+    for _ in 0..10 {
+        store.engine.lock_even_failed().note_callers(1, true);
+    }
+    until(|| store.engine.lock_even_failed().is_asleep).await;
     store.submit(set(true)).await.unwrap();
     {
         let state = store.engine.lock_even_failed();

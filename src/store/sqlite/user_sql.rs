@@ -575,6 +575,9 @@ mod tests {
         assert_eq!(run(values, 200_000).unwrap(), 100);
         let refused = run(values, 50_000).unwrap_err();
         assert!(refused.code() == Code::USER_SQL_FAILED && refused.message().contains("LIMIT"), "{refused}");
+        let two = "SELECT 1 AS n UNION ALL SELECT 2";
+        assert_eq!(run(two, 2 * size_of::<SqlValue>()).unwrap(), 2);
+        assert!(run(two, 2 * size_of::<SqlValue>() - 1).is_err());
         // One without an end does not fill the memory first.
         assert!(run(&values.replace("n < 100", "true"), 50_000).is_err());
         assert_eq!(run(&format!("{values} LIMIT 10"), 50_000).unwrap(), 10);

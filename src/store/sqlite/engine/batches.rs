@@ -297,7 +297,7 @@ impl Engine {
         let callers = batch.answers.len();
         let mut state = self.lock_even_failed();
         state.note_callers(callers, by_writer);
-        state.handovers.committed(batch.number);
+        state.handovers.committed();
         batch.uncut.drain(..).for_each(|queue_id| state.core.cut_history_again(queue_id, self.clock.now()));
         // Retries beyond one batch are left to the writer.
         let is_wanted = state.is_asleep && (state.must_wake_writer() || !state.effects.redeliver.is_empty());

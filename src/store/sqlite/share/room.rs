@@ -306,4 +306,38 @@ mod tests {
         room.close();
         assert!(second.await.is_err());
     }
+
+    #[test]
+    fn a_unit_has_its_part_by_the_conversation_or_group_that_it_may_wait_for() {
+        use crate::id::GroupId;
+        use crate::protocol::{Addressee, BeginDialog, EndForm, OutgoingMessage};
+        let (id, handle) = (Uuid::from_u128(1), ConversationHandle(Uuid::from_u128(1)));
+        let dialog = |related| {
+            let (from_service, to_service, addressee) = ("a".into(), "b".into(), Addressee::Anywhere);
+            let (contract, lifetime_seconds, encryption) = (None, None, false);
+            Verb::BeginDialog(BeginDialog {
+                from_service,
+                to_service,
+                addressee,
+                contract,
+                related,
+                lifetime_seconds,
+                encryption,
+            })
+        };
+        let verbs = vec![
+            Verb::SendEach(vec![OutgoingMessage { handle, message_type: None, body: None, trace: None }]),
+            dialog(Relation::Conversation(handle)),
+            dialog(Relation::Group(GroupId(id))),
+            Verb::MoveConversation { handle, group: GroupId(Uuid::from_u128(2)) },
+            Verb::EndConversation { handle, form: EndForm::Plain },
+            Verb::BeginConversationTimer { handle, timeout_seconds: 1 },
+            Verb::CancelConversationTimer { handle },
+            Verb::Reprioritise { handle, level: 1 },
+        ];
+        for verb in verbs {
+            assert_eq!(conversation(&vec![dialog(Relation::None), verb.clone()]), Some(id), "{verb:?}");
+        }
+        assert_eq!(conversation(&vec![dialog(Relation::None)]), None);
+    }
 }

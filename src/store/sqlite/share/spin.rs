@@ -235,6 +235,8 @@ mod tests {
         let mut polling = Polling { until: Instant::now() + 3600 * 1000 * 1000 * US, last: Instant::now() };
         polling.last -= SLOW_POLL * 2;
         assert!(!polling.goes_on(), "another thread had the core");
+        let later = Instant::now() + HOUR;
+        assert!(Polling { until: later, last: later }.goes_on());
     }
 
     /// So that the speed of the machine does not count.

@@ -23,9 +23,11 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod frames;
 mod hanging;
 mod leaving;
 mod reports;
+mod roles;
 
 /// The text of a value that has been a frame must be the same, and so must its bytes.
 fn there_and_back<T: Serialize + DeserializeOwned + Debug>(value: &T) {
@@ -246,6 +248,10 @@ fn an_outcome_keeps_its_body_and_an_error_its_place_and_cause() {
     let back = Error::from(frame::Refusal::from(error));
     assert_eq!((back.code(), back.message(), back.statement()), (Code::STORE_IO, "m", Some(3)));
     assert_eq!(std::error::Error::source(&back).map(ToString::to_string).as_deref(), Some("the disk"));
+    let (session_id, process_id, principal) = (Some(1), Some(2), Some("p".to_owned()));
+    let holder =
+        crate::store::LockHolder { session_id, process_id, principal, since: Some(Timestamp(3)), ..Default::default() };
+    assert_eq!(crate::store::LockHolder::from(frame::Holder::from(holder.clone())), holder);
 }
 
 #[test]
@@ -728,6 +734,12 @@ async fn a_file_that_has_the_path_of_the_socket_stays() {
     // One that a killed owner has left.
     drop(std::os::unix::net::UnixListener::bind(&place).unwrap());
     socket::listen(&database).unwrap();
+    let old = socket::listen(&database).unwrap();
+    std::fs::remove_file(&place).unwrap();
+    assert!(!old.is_current());
+    let new = socket::listen(&database).unwrap();
+    drop(old);
+    assert!(new.is_current() && place.exists(), "it belongs to another owner");
 }
 
 /// Waits until a unit or a step of a transaction has arrived whole, and gives the id of the call.

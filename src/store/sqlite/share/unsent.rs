@@ -170,4 +170,20 @@ mod tests {
         unsent.while_it_shrinks(STILL, began + LONGEST_END, pending::<()>()).await;
         assert_eq!(began.elapsed(), STILL);
     }
+
+    #[test]
+    fn there_is_room_again_once_the_guest_has_taken_answers() {
+        use std::task::{Context, Waker};
+        let _limit = crate::testing::limit();
+        let unsent = Arc::new(Unsent::default());
+        let written = Written::new(unsent.clone(), Arc::new(Turns::new()), 1);
+        let mut context = Context::from_waker(Waker::noop());
+        unsent.add(9);
+        assert!(pin!(unsent.below(10)).poll(&mut context).is_ready());
+        unsent.add(1);
+        let mut waits = pin!(unsent.below(10));
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        written.note(1);
+        assert!(waits.as_mut().poll(&mut context).is_ready());
+    }
 }

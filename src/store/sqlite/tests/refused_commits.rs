@@ -68,7 +68,16 @@ async fn fails_alone_after(damage: &str) {
     other.execute(damage, []).unwrap();
     drop(other);
     let store = SqliteStore::open(options(folder.path())).unwrap();
-    assert_fails_alone(&store, handle, &["insert into search values ('more')"]).await;
+    let more = "insert into search values ('more')";
+    assert_eq!(store.run_sql(sql(more)).await.unwrap_err().code(), Code::USER_SQL_FAILED, "{damage}");
+    let mut tx = store.begin(Seen::always()).await.unwrap();
+    assert_eq!(
+        tx.sql(sql(more)).await.unwrap_err().code(),
+        Code::USER_SQL_FAILED,
+        "at the statement, after '{damage}'"
+    );
+    tx.rollback(None).await.unwrap();
+    assert_fails_alone(&store, handle, &[more]).await;
 }
 
 /// The unit is refused at its commit, and two other transactions of the same batch are not.

@@ -50,9 +50,12 @@ async fn a_transaction_receives_a_message_when_it_is_written() {
     let (mut first, mut second) = (store.submit(vec![send(one, "one")]), store.submit(vec![send(two, "two")]));
     let (mut of_first, mut of_second) = (a.execute(receive()), b.execute(receive()));
     {
-        let _held = store.engine.write.lock().unwrap();
+        let write = store.engine.write.lock().unwrap();
         assert_pending(&mut first);
         assert_pending(&mut second);
+        let mut rows = Batch::default();
+        store.engine.lock_even_failed().take_rows(&mut rows);
+        write.write_rows(&mut rows, &mut []).unwrap();
         assert_pending(&mut of_first);
         assert_pending(&mut of_second);
     }
@@ -269,8 +272,8 @@ async fn a_store_whose_last_handle_its_own_writer_drops_frees_its_file() {
 
 /// Counts on this thread the messages that were dropped and the commits that were timed.
 #[derive(Default)]
-struct Counts {
-    dropped: Arc<AtomicU64>,
+pub(in crate::store::sqlite) struct Counts {
+    pub(in crate::store::sqlite) dropped: Arc<AtomicU64>,
     commits: Arc<Commits>,
 }
 
@@ -334,7 +337,7 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
 
     // The caller goes when it is answered, and has not read the answer.
     let mut tx = store.begin(Seen::always()).await.unwrap();
-    let (mut sent, mut of_tx) = (store.submit(vec![send(other, "two")]), tx.execute(receive()));
+    let (mut sent, mut of_tx) = (store.submit(vec![send(other, "two"), send(other, "three")]), tx.execute(receive()));
     {
         let mut write = store.engine.write.lock().unwrap();
         assert_pending(&mut sent);
@@ -352,7 +355,7 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
         store.engine.run_batch(&mut write, true);
     }
     metrics::with_local_recorder(&counts, || drop(received));
-    assert_eq!(counts.dropped.load(SeqCst), 2);
+    assert_eq!(counts.dropped.load(SeqCst), 3);
 }
 
 /// A caller that begins to wait for a signal as soon as it is answered.
@@ -394,8 +397,13 @@ async fn a_close_that_cannot_tidy_the_file_wakes_receivers() {
 #[tokio::test]
 async fn the_writer_of_an_idle_store_sleeps() {
     let _limit = crate::testing::limit();
-    let store = defined(SqliteOptions::new(Location::Memory)).await;
-    until(|| store.engine.lock_even_failed().is_asleep).await;
+    let folder = tempfile::tempdir().unwrap();
+    for options in [SqliteOptions::new(Location::Memory), options(folder.path())] {
+        let store = defined(options).await;
+        let handle = begin(&store).await;
+        store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 3600 }]).await.unwrap();
+        until(|| store.engine.lock_even_failed().is_asleep).await;
+    }
 }
 
 #[tokio::test]
@@ -477,4 +485,51 @@ async fn a_verb_that_waits_for_sql_ends_with_the_store() {
         store.engine.lock_even_failed().fail(&Error::closed());
     }
     assert_eq!(sent.await.unwrap_err().code(), Code::STORE_POISONED);
+}
+
+#[tokio::test]
+async fn a_rollback_that_changes_rows_is_answered_after_they_are_written() {
+    let _limit = crate::testing::limit();
+    let (store, handle) = with_a_dialog().await;
+    let policy = "ALTER QUEUE [to] WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER)";
+    let policy = crate::catalog::ddl::parse(policy).unwrap().into_iter().map(|one| one.definition).collect();
+    store.submit(vec![Verb::Define(policy)]).await.unwrap();
+    store.submit(vec![send(handle, "dies")]).await.unwrap();
+    let [mut failed, idle, _] = three_transactions(&store).await;
+    failed.execute(receive()).await.unwrap();
+    let mut rolled_back = failed.rollback(None);
+    {
+        let _held = store.engine.write.lock().unwrap();
+        assert_pending(&mut rolled_back);
+        assert!(is_ready(&mut idle.rollback(None)), "it has nothing to write");
+    }
+    rolled_back.await.unwrap();
+}
+
+#[tokio::test]
+async fn every_message_signals_who_wants_a_certain_one_a_taken_job_no_reader_and_a_dropped_queue_has_no_job() {
+    let _limit = crate::testing::limit();
+    let (store, handle) = with_a_dialog().await;
+    let define = async |text: &str| {
+        let parsed = crate::catalog::ddl::parse(text).unwrap();
+        store.submit(vec![Verb::Define(parsed.into_iter().map(|one| one.definition).collect())]).await.unwrap();
+    };
+    define("CREATE WORK QUEUE w").await;
+    store.submit(vec![send(handle, "one"), super::jobs::push(None), super::jobs::push(None)]).await.unwrap();
+    let work_queue = crate::store::work_queue_on_board("w");
+    let wait = |name: &str| -> BoxFuture<'static, ()> { Box::pin(store.activity().queue(name).register(true)) };
+    let (mut message, mut job) = (wait("to"), wait(&work_queue));
+    assert_pending(&mut message);
+    assert_pending(&mut job);
+    store.submit(vec![super::jobs::take(crate::protocol::work::Hold::Lease(None))]).await.unwrap();
+    assert_pending(&mut job);
+    store.submit(vec![send(handle, "two")]).await.unwrap();
+    assert!(is_ready(&mut message), "its group was ready before");
+
+    let ready = || store.activity().queue(&work_queue).facts().ready_groups;
+    assert_eq!(ready(), 1);
+    define("DROP WORK QUEUE w").await;
+    assert_eq!(ready(), 0);
+    define("CREATE WORK QUEUE w").await;
+    assert_eq!(ready(), 0);
 }

@@ -235,6 +235,7 @@ async fn a_lone_transaction_does_not_repeat_its_statements_each_time() {
     let mut tx = store.begin(Seen::always()).await.unwrap();
     for _ in 0..100 {
         tx.sql(sql("insert into t values (1)")).await.unwrap();
+        until(|| store.engine.lock_even_failed().is_asleep).await;
     }
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select count(*) from t").await, 100);
@@ -337,6 +338,8 @@ async fn a_reserved_name_is_refused_at_the_statement() {
     let error = tx.sql(sql("alter table mine rename to sys_mine")).await.unwrap_err();
     assert_eq!(error.code(), Code::USER_SQL_FAILED);
     tx.sql(sql("insert into mine values (1)")).await.unwrap();
+    // The commit runs the statements again, without the refused one.
+    other_commit(&store).await;
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select count(*) from mine").await, 1);
 }
@@ -452,4 +455,35 @@ async fn a_statement_that_cannot_be_read_is_shown_once_and_the_place_is_named() 
     }
     let error = store.run_sql(sql("insert into u values (1)")).await.unwrap_err();
     assert!(error.message().ends_with("no such table: u"), "{error}");
+}
+
+#[tokio::test]
+async fn a_commit_repeats_no_statement_that_is_still_applied_and_a_conflict_leaves_the_file_to_others() {
+    let _limit = crate::testing::limit();
+    let (store, _) = with(&["create table t (id integer primary key)"]).await;
+    let inserted = count_inserts(&store);
+    let mut tx = store.begin(Seen::always()).await.unwrap();
+    {
+        let mut write = store.engine.write.lock().unwrap();
+        let mut ran = tx.sql(sql("insert into t values (1)"));
+        assert_pending(&mut ran);
+        store.engine.run_batch(&mut write, true);
+        assert!(is_ready(&mut ran));
+        drop(ran);
+        let mut committed = tx.commit();
+        assert_pending(&mut committed);
+        store.engine.run_batch(&mut write, true);
+        assert!(is_ready(&mut committed));
+    }
+    assert_eq!(inserted.load(Relaxed), 1);
+
+    let mut tx = store.begin(Seen::always()).await.unwrap();
+    tx.sql(sql("insert into t values (2)")).await.unwrap();
+    store.run_sql(sql("insert into t values (2)")).await.unwrap();
+    let mut write = store.engine.write.lock().unwrap();
+    let mut next = tx.sql(sql("insert into t values (3)"));
+    assert_pending(&mut next);
+    store.engine.run_batch(&mut write, true);
+    assert!(is_ready(&mut next), "it finds that the first statement would fail now");
+    assert!(write.connection.is_autocommit(), "another program can write");
 }

@@ -149,3 +149,77 @@ async fn a_guest_that_takes_its_answers_slowly_gets_them_although_the_owner_clos
     let _ = serving.await.unwrap();
     store.close().await.unwrap();
 }
+
+/// A lone caller would write into the middle of the frame that the task is writing.
+// A named pipe is written by a task only.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_lone_caller_does_not_write_into_another_frame() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (owner, client) = connected(folder.path()).await;
+    let guest = async {
+        client.notify(Call::Watch { queue: "x".repeat(LARGE) });
+        // The task writes as much as the system takes.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let mut sent = FrameBuffer::default();
+        // There is room again, and the task has not run meanwhile.
+        for _ in 0..3 {
+            (&mut &owner).read_buf(sent.room()).await.unwrap();
+        }
+        let call = Call::UnitHappened(uuid(1));
+        let mut asked = Box::pin(client.call(&call));
+        assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        loop {
+            match sent.next::<Request>().unwrap() {
+                Some(Request { call: Call::UnitHappened(_), .. }) => break,
+                Some(Request { call: Call::Watch { queue }, .. }) => assert!(queue.bytes().all(|byte| byte == b'x')),
+                Some(other) => panic!("{other:?}"),
+                None => assert_ne!((&mut &owner).read_buf(sent.room()).await.unwrap(), 0, "the guest is there"),
+            }
+        }
+    };
+    tokio::select! {
+        () = client.run() => unreachable!("the owner has not ended the connection"),
+        () = guest => {}
+    }
+}
+
+/// What is being written when a guest closes.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_guest_that_closes_ends_its_last_frame() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (owner, client) = connected(folder.path()).await;
+    let guest = async {
+        client.notify(Call::Watch { queue: "x".repeat(LARGE) });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        client.close().await;
+    };
+    let guest = async {
+        tokio::select! {
+            () = client.run() => {}
+            () = guest => {}
+        }
+    };
+    let reads = async {
+        let (mut sent, mut names) = (FrameBuffer::default(), Vec::new());
+        // The owner reads once the close waits.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        while (&mut &owner).read_buf(sent.room()).await.unwrap() > 0 {
+            while let Some(Request { call, .. }) = sent.next().unwrap() {
+                names.extend(if let Call::Watch { queue } = call { Some(queue.len()) } else { None });
+            }
+        }
+        names
+    };
+    let (names, ()) = tokio::join!(reads, guest);
+    assert_eq!(names, [LARGE]);
+}

@@ -4,6 +4,7 @@ use super::*;
 use crate::protocol::work::{AfterFailure, Hold};
 use crate::store::Seen;
 use crate::store::sqlite::tests::jobs::{push, take};
+use crate::store::sqlite::tests::unwritten::Counts;
 use std::task::{Context, Waker};
 use tokio::io::AsyncReadExt;
 
@@ -232,7 +233,7 @@ async fn a_guest_that_closes_says_which_answers_its_callers_do_not_get() {
 }
 
 /// The answer to a call that the test sends by itself.
-async fn answer_of(guest: &interprocess::local_socket::tokio::Stream, id: u64, call: Call) -> Answer {
+pub(super) async fn answer_of(guest: &interprocess::local_socket::tokio::Stream, id: u64, call: Call) -> Answer {
     tell(guest, &Request { id, call }).await;
     let (mut stream, mut arrived) = (guest, FrameBuffer::default());
     loop {
@@ -266,5 +267,161 @@ async fn next_attempt(owner: &SharedStore) -> u16 {
             Some(job) => return job.attempt,
             None => tokio::task::yield_now().await,
         }
+    }
+}
+
+/// Waits for a question whether a unit has happened, and gives the id of the call.
+async fn until_asked(stream: &interprocess::local_socket::tokio::Stream, buffer: &mut FrameBuffer) -> u64 {
+    loop {
+        match buffer.next::<Request>().unwrap() {
+            Some(Request { id, call: Call::UnitHappened(_) }) => return id,
+            Some(_) => {}
+            None => assert_ne!((&mut &*stream).read_buf(buffer.room()).await.unwrap(), 0, "the guest is there"),
+        }
+    }
+}
+
+/// Messages are dropped and counted, unless a transaction has them; jobs go back.
+#[tokio::test]
+async fn an_answer_that_its_caller_does_not_take_is_counted_or_goes_back() {
+    let _limit = crate::testing::limit();
+    for (is_in_tx, has_come) in [(false, false), (false, true), (true, false), (true, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (owner, client) = connected(folder.path()).await;
+        let counts = Counts::default();
+        let _counting = metrics::set_default_local_recorder(&counts);
+        let running = tokio::spawn({
+            let client = client.clone();
+            async move { client.run().await }
+        });
+        let receive = Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any };
+        let call = match is_in_tx {
+            true => Call::InTx { tx: 1, is_seen: false, step: TxStep::Execute(receive) },
+            false => Call::Submit(vec![receive]),
+        };
+        let mut asked = Some(Box::pin(client.call(&call)));
+        let first = asked.as_mut().unwrap().as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(first.is_pending(), "it is sent");
+        let mut sent = FrameBuffer::default();
+        let id = until_request(&owner, &mut sent).await;
+        if !has_come {
+            asked = None;
+        }
+        // Once this call is answered, the answer to the first one has arrived.
+        let question = Call::UnitHappened(uuid(1));
+        let (done, mut given_back) = tokio::join!(client.call(&question), async {
+            let second = until_asked(&owner, &mut sent).await;
+            let outcomes = outcomes_of_all_kinds().into_iter().map(WireOutcome::from).collect();
+            let answers = [(id, Answer::Outcomes(outcomes)), (second, Answer::Happened(true))];
+            for (id, answer) in answers {
+                tell(&owner, &FromOwner::Answer { id, definitions: 0, answer: Ok(answer) }).await;
+            }
+            Vec::new()
+        });
+        done.unwrap();
+        drop(asked);
+        client.let_go(1);
+        tell(&owner, &FromOwner::Closing).await;
+        running.await.unwrap();
+        loop {
+            match sent.next::<Request>().unwrap() {
+                Some(Request { call: Call::GiveBack(jobs), .. }) => given_back.extend(jobs),
+                Some(_) => {}
+                None if (&mut &owner).read_buf(sent.room()).await.unwrap() == 0 => break,
+                None => {}
+            }
+        }
+        let found = (counts.dropped.load(std::sync::atomic::Ordering::SeqCst), given_back.len());
+        let expected = if is_in_tx { (0, 0) } else { (2, 1) };
+        assert_eq!(found, expected, "in a transaction: {is_in_tx}; the answer had come: {has_come}");
+    }
+}
+
+/// A close takes jobs back from callers that have not looked at their answers, and nothing else.
+#[tokio::test]
+async fn an_answer_without_jobs_is_its_callers_although_the_connection_ends() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (owner, client) = connected(folder.path()).await;
+    let running = tokio::spawn({
+        let client = client.clone();
+        async move { client.run().await }
+    });
+    let call = Call::UnitHappened(uuid(1));
+    let mut asked = Box::pin(client.call(&call));
+    assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let id = until_asked(&owner, &mut FrameBuffer::default()).await;
+    tell(&owner, &FromOwner::Answer { id, definitions: 0, answer: Ok(Answer::Happened(true)) }).await;
+    tell(&owner, &FromOwner::Closing).await;
+    running.await.unwrap();
+    client.close().await;
+    assert!(matches!(asked.await.unwrap(), Answer::Happened(true)));
+}
+
+#[tokio::test]
+async fn a_leased_job_that_fits_in_no_frame_goes_back() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    owner.submit(vec![definitions("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0")]).await.unwrap();
+    owner.submit(vec![push(Some(vec![b'a'; frame::MAX_FRAME_BYTES]))]).await.unwrap();
+    let too_long = guest.submit(vec![take(Hold::Lease(None))]).await.unwrap_err();
+    assert_eq!(too_long.code(), Code::OUT_OF_RANGE, "{too_long}");
+    let attempt = tokio::time::timeout(Duration::from_secs(10), next_attempt(&owner)).await;
+    assert_eq!(attempt.expect("it is ready again"), 1);
+}
+
+#[tokio::test]
+async fn a_message_that_no_caller_has_got_counts_no_attempt_when_its_process_dies() {
+    let _limit = crate::testing::limit();
+    for is_seen in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let owner = SharedStore::open(options(folder.path())).unwrap();
+        let all = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE [q] WITH RETRY (MAX_ATTEMPTS = 9, DELAY_MS = 0); \
+                   CREATE SERVICE [a] ON QUEUE [q]; CREATE SERVICE [b] ON QUEUE [q] ([C])";
+        owner.submit(vec![definitions(all)]).await.unwrap();
+        let Outcome::Began { handle, .. } = owner.submit(vec![dialog()]).await.unwrap()[0] else { panic!("no dialog") };
+        owner
+            .submit(vec![Verb::Send { handles: vec![handle], message_type: None, body: None, trace: None }])
+            .await
+            .unwrap();
+        let guest = socket::connect(&database_in(folder.path()), Durability::Full).await.unwrap();
+        let receive = || Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any };
+        answer_of(&guest, 5, Call::InTx { tx: 1, is_seen: false, step: TxStep::Execute(receive()) }).await;
+        if !is_seen {
+            tell(&guest, &Request { id: 0, call: Call::Cancel { request: 5 } }).await;
+        }
+        drop(guest);
+        let mut tx = owner.begin(Seen::default()).await.unwrap();
+        while !matches!(tx.execute(receive()).await.unwrap(), Outcome::Received(messages) if !messages.is_empty()) {
+            tokio::task::yield_now().await;
+        }
+        owner.submit(Vec::new()).await.unwrap();
+        let counted = statement_of("select * from dialoq_conversation_endpoint where rollbacks = 1");
+        assert_eq!(owner.query(counted).await.unwrap().rows.len(), usize::from(is_seen), "seen: {is_seen}");
+    }
+}
+
+/// The rollback counts an attempt at the job that was seen, and none at the other one.
+#[tokio::test]
+async fn a_job_that_was_not_seen_counts_no_attempt_beside_one_that_was() {
+    let _limit = crate::testing::limit();
+    for takes_again in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let owner = with_a_job(folder.path()).await;
+        owner.submit(vec![push(None)]).await.unwrap();
+        let guest = socket::connect(&database_in(folder.path()), Durability::Full).await.unwrap();
+        let taking = |is_seen| Call::InTx { tx: 1, is_seen, step: TxStep::Execute(take(Hold::Transaction)) };
+        assert_eq!(jobs_of(&guest, 5, taking(false)).await.len(), 1);
+        let second =
+            if takes_again { taking(true) } else { Call::InTx { tx: 1, is_seen: true, step: TxStep::Claim(uuid(9)) } };
+        answer_of(&guest, 6, second).await;
+        for call in [Call::Cancel { request: 6 }, Call::DropTx { tx: 1, is_seen: true, is_lost: false }] {
+            tell(&guest, &Request { id: 0, call }).await;
+        }
+        let mut attempts = [next_attempt(&owner).await, next_attempt(&owner).await];
+        attempts.sort_unstable();
+        assert_eq!(attempts, [1, 2]);
     }
 }
