@@ -297,6 +297,9 @@ fn a_million_watched_queues_take_no_memory() {
         // Reports of the queues come before it.
         read_until(&mut stream, &[6, 0, 0, 0, 0, 1]);
         assert!(memory() < before + (256 << 20), "{} and {before} bytes", memory());
+        // A queue that exists has room all the same.
+        stream.write_all(&frame(0, WATCH, &text("to"))).unwrap();
+        read_until(&mut stream, &[vec![2], text("to")].concat());
         send(&owner, "goes on").await.unwrap();
         assert_eq!(received(&owner).await, ["goes on"]);
     });
@@ -318,6 +321,16 @@ fn a_guest_that_has_used_very_many_queues_hears_of_the_next_one() {
             send(&owner, "an answer").await.unwrap();
         });
         assert_eq!(bodies, ["an answer"]);
+        // It was watched before it was made, like all the others.
+        owner.execute("CREATE QUEUE [gone 10099]; CREATE SERVICE [late] ON QUEUE [gone 10099] ([C])").await.unwrap();
+        let (batch, ()) = tokio::join!(guest.receive("gone 10099").wait(PATIENCE), async {
+            while guest.sessions_waiting("gone 10099") == 0 {
+                tokio::task::yield_now().await;
+            }
+            let dialog = owner.begin_dialog("sender", "late").contract("C").await.unwrap();
+            owner.send(dialog, "DEFAULT", "late").await.unwrap();
+        });
+        assert!(batch.unwrap().is_some());
     });
 }
 

@@ -425,3 +425,40 @@ async fn a_job_that_was_not_seen_counts_no_attempt_beside_one_that_was() {
         assert_eq!(attempts, [1, 2]);
     }
 }
+
+/// The store that closes is not the caller's: another process takes over.
+#[tokio::test]
+async fn a_step_that_meets_a_closed_store_says_that_the_owner_has_gone() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    drop(with_a_job(folder.path()).await);
+    let given = options(folder.path());
+    let board = given.board.clone();
+    let store = SqliteStore::open(given).unwrap();
+    let owned = Arc::new(owned::OwnedStore::new(store.clone(), board, Default::default()));
+    let listening = socket::listen(&path).unwrap();
+    let (closing, draining) = (watch::channel(session::Closing::No), tokio::sync::mpsc::channel(1));
+    let serving = tokio::spawn(async move {
+        use interprocess::local_socket::traits::tokio::Listener as _;
+        let stream = listening.listener.accept().await.unwrap();
+        session::serve(owned, stream, Durability::Full, closing.1, draining.0).await
+    });
+    let guest = socket::connect(&path, Durability::Full).await.unwrap();
+    let step = |id| Request { id, call: Call::InTx { tx: 1, is_seen: false, step: TxStep::Execute(push(None)) } };
+    tell(&guest, &step(5)).await;
+    let mut arrived = FrameBuffer::default();
+    let mut answer = async || loop {
+        match arrived.next::<FromOwner>().unwrap() {
+            Some(FromOwner::Answer { answer, .. }) => return answer.map_err(Error::from),
+            Some(_) => {}
+            None => assert_ne!((&mut &guest).read_buf(arrived.room()).await.unwrap(), 0, "the owner is there"),
+        }
+    };
+    answer().await.unwrap();
+    store.close().await.unwrap();
+    tell(&guest, &step(6)).await;
+    assert_eq!(answer().await.unwrap_err().code(), Code::OWNER_GONE, "another process takes over, without it");
+    drop(guest);
+    let _ = serving.await.unwrap();
+}

@@ -1,6 +1,7 @@
 //! Who owns the file, what a guest does without calls, and what a reader learns.
 
 use super::*;
+use crate::protocol::work::Hold;
 
 #[tokio::test]
 async fn a_reader_learns_from_the_owner_who_holds_a_group() {
@@ -121,4 +122,41 @@ async fn an_owner_of_another_version_is_refused() {
         Err(socket::NoConnection::Refused(error)) => assert!(error.message().contains("version"), "{error}"),
         other => panic!("{:?}", other.map(drop)),
     }
+}
+
+#[tokio::test]
+async fn a_transaction_that_has_found_nothing_goes_on_with_the_next_owner() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let mut stores = Vec::new();
+    for _ in 0..4 {
+        stores.push(SharedStore::open(options(folder.path())).unwrap());
+    }
+    let script = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE q;
+        CREATE SERVICE [a] ON QUEUE q; CREATE SERVICE [b] ON QUEUE q ([C]); CREATE WORK QUEUE w";
+    stores[0].submit(vec![definitions(script)]).await.unwrap();
+    let guest = stores.pop().unwrap();
+    let receive = || Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any };
+    let (mut waits, mut commits) =
+        (guest.begin(Seen::always()).await.unwrap(), guest.begin(Seen::always()).await.unwrap());
+    let mut has_work = guest.begin(Seen::always()).await.unwrap();
+    has_work.execute(dialog()).await.unwrap();
+    commits.execute(receive()).await.unwrap();
+    // One owner after the other closes, until the guest owns the file itself.
+    for owner in stores {
+        let found = waits.execute(receive()).await.unwrap();
+        assert!(matches!(found, Outcome::Received(messages) if messages.is_empty()));
+        let group = waits.execute(Verb::GetConversationGroup { queue: "q".into() }).await.unwrap();
+        assert!(matches!(group, Outcome::Group(None)));
+        let jobs = waits.execute(crate::store::sqlite::tests::jobs::take(Hold::Transaction)).await.unwrap();
+        assert!(matches!(jobs, Outcome::Jobs(jobs) if jobs.is_empty()));
+        owner.close().await.unwrap();
+    }
+    waits.execute(receive()).await.unwrap();
+    waits.execute(dialog()).await.unwrap();
+    waits.commit().await.unwrap();
+    commits.commit().await.unwrap();
+    assert_eq!(has_work.execute(receive()).await.unwrap_err().code(), Code::OWNER_GONE, "its work is rolled back");
+    let rows = guest.query(statement_of("select * from sys_conversation_endpoints"));
+    assert_eq!(rows.await.unwrap().rows.len(), 1);
 }
