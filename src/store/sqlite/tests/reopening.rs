@@ -284,7 +284,7 @@ async fn a_file_of_each_earlier_version_is_upgraded() {
 async fn a_lock_of_another_program_is_not_taken_for_a_wrong_version() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
-    // The views are made anew, which needs the lock.
+    // The views are made again, which needs the lock.
     changed_while_closed(folder.path(), "drop view sys_services").await;
     let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
     other.execute_batch("begin immediate").unwrap();
