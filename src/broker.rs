@@ -294,8 +294,8 @@ impl Broker {
         }
     }
 
-    /// Finishes all accepted work, then closes: for all clones; later calls fail with 60016, and so do calls that wait for a group and
-    /// transactions that are not being committed.
+    /// Finishes all accepted work, then closes: for all clones; later calls fail with 60016. In an embedded store so do calls that
+    /// wait for a group, and transactions that are not being committed.
     ///
     /// A process that works through the owner of a SQLite file waits for its answers as long as one comes each second. If the owner is
     /// busy with one statement or its disk hangs for longer, a call that ends with 60016 may have happened.

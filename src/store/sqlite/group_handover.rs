@@ -29,7 +29,8 @@ pub(super) struct Handover {
 }
 
 impl Handovers {
-    /// A transaction with SQL of the user's is about to free its groups: under the lock of the write side, as all until the commit of the batch.
+    /// A transaction with SQL of the user's is about to free its groups. The lock of the write side is held from here to the commit of the
+    /// batch, so all groups here are of one batch.
     pub(super) fn free(&mut self, core: &Core, session: &Session) {
         self.freed.extend(core.groups_of(session, 0));
     }

@@ -101,8 +101,8 @@ impl SqliteStore {
     ///
     /// # Errors
     /// 60010 if another process owns the file, 60011 if it is not one of Dialoq, has several hard links or is mounted
-    /// without its folder, or its lock file is a symbolic link or holds
-    /// something else, 60012 if it is damaged, 60013 if a newer Dialoq wrote it,
+    /// without its folder, or its lock file is a symbolic link or holds something else, 60012 if it is damaged,
+    /// 60013 if a newer Dialoq wrote it,
     /// 60014 if it cannot be written, 60017 if the disk is full, 60018 if it cannot be read.
     pub fn open(options: SqliteOptions) -> Result<Arc<Self>> {
         let SqliteOptions {

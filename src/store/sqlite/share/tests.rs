@@ -29,6 +29,10 @@ mod leaving;
 mod reports;
 mod roles;
 
+/// Two services of one queue.
+const SERVICES: &str = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE q;
+    CREATE SERVICE [a] ON QUEUE q; CREATE SERVICE [b] ON QUEUE q ([C])";
+
 /// The text of a value that has been a frame must be the same, and so must its bytes.
 fn there_and_back<T: Serialize + DeserializeOwned + Debug>(value: &T) {
     let mut bytes = Vec::new();
@@ -508,9 +512,7 @@ async fn messages_that_fit_in_no_frame_go_back_with_their_transaction() {
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let guest = SharedStore::open(options(folder.path())).unwrap();
-    let script = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE q;
-        CREATE SERVICE [a] ON QUEUE q; CREATE SERVICE [b] ON QUEUE q ([C])";
-    owner.submit(vec![definitions(script)]).await.unwrap();
+    owner.submit(vec![definitions(SERVICES)]).await.unwrap();
     let Outcome::Began { handle, .. } = owner.submit(vec![dialog()]).await.unwrap()[0] else { panic!("no dialog") };
     for letter in [b'a', b'b', b'c'] {
         let body = Some(Arc::new(vec![letter; frame::MAX_FRAME_BYTES / 2]));

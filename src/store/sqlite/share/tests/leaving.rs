@@ -135,37 +135,51 @@ async fn a_job_that_its_reader_has_reported_on_does_not_go_back() {
     }
 }
 
+/// An owner whose next connection is served without the thread of a store.
+struct Serving {
+    store: Arc<SqliteStore>,
+    owned: Arc<owned::OwnedStore>,
+    connection: tokio::task::JoinHandle<std::io::Result<()>>,
+    _closing: watch::Sender<session::Closing>,
+    _draining: tokio::sync::mpsc::Receiver<std::convert::Infallible>,
+}
+
+fn serve_one(folder: &Path) -> Serving {
+    let given = options(folder);
+    let board = given.board.clone();
+    let store = SqliteStore::open(given).unwrap();
+    let owned = Arc::new(owned::OwnedStore::new(store.clone(), board, Default::default()));
+    let listening = socket::listen(&database_in(folder)).unwrap();
+    let (closing, is_closing) = watch::channel(session::Closing::No);
+    let (draining, drained) = tokio::sync::mpsc::channel(1);
+    let connection = tokio::spawn({
+        let owned = owned.clone();
+        async move {
+            use interprocess::local_socket::traits::tokio::Listener as _;
+            let stream = listening.listener.accept().await.unwrap();
+            session::serve(owned, stream, Durability::Full, is_closing, draining).await
+        }
+    });
+    Serving { store, owned, connection, _closing: closing, _draining: drained }
+}
+
 /// The guest has closed when the owner writes to it, and the owner has not read the last requests by then.
 #[tokio::test]
 async fn the_last_requests_of_a_guest_are_read_although_it_takes_no_answer() {
     let _limit = crate::testing::limit();
     for round in 0..20 {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.db");
         drop(with_a_job(folder.path()).await);
-        let given = options(folder.path());
-        let board = given.board.clone();
-        let store = SqliteStore::open(given).unwrap();
+        let Serving { store, owned, connection, .. } = &mut serve_one(folder.path());
         let queue_id = store.catalog().work_queue("w").unwrap().id;
-        let owned = Arc::new(owned::OwnedStore::new(store.clone(), board, Default::default()));
-        let listening = socket::listen(&path).unwrap();
-        let (closing, draining) = (watch::channel(session::Closing::No), tokio::sync::mpsc::channel(1));
-        let serving = tokio::spawn({
-            let owned = owned.clone();
-            async move {
-                use interprocess::local_socket::traits::tokio::Listener as _;
-                let stream = listening.listener.accept().await.unwrap();
-                session::serve(owned, stream, Durability::Full, closing.1, draining.0).await
-            }
-        });
-        let guest = socket::connect(&path, Durability::Full).await.unwrap();
+        let guest = socket::connect(&database_in(folder.path()), Durability::Full).await.unwrap();
         assert_eq!(jobs_of(&guest, 5, Call::Submit(vec![take(Hold::Lease(None))])).await.len(), 1);
         tell(&guest, &Request { id: 0, call: Call::Cancel { request: 5 } }).await;
         drop(guest);
         // A report for the guest. The tasks of the connection run before the runtime looks at its socket.
         let number = owned.slots.take(queue_id, 1).unwrap();
         owned.free_slot(queue_id, number);
-        let _ = serving.await.unwrap();
+        let _ = connection.await.unwrap();
         let Outcome::Jobs(jobs) = store.submit(vec![take(Hold::Lease(None))]).await.unwrap().remove(0) else {
             panic!()
         };
@@ -434,20 +448,9 @@ async fn a_job_that_was_not_seen_counts_no_attempt_beside_one_that_was() {
 async fn a_step_that_meets_a_closed_store_says_that_the_owner_has_gone() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.db");
     drop(with_a_job(folder.path()).await);
-    let given = options(folder.path());
-    let board = given.board.clone();
-    let store = SqliteStore::open(given).unwrap();
-    let owned = Arc::new(owned::OwnedStore::new(store.clone(), board, Default::default()));
-    let listening = socket::listen(&path).unwrap();
-    let (closing, draining) = (watch::channel(session::Closing::No), tokio::sync::mpsc::channel(1));
-    let serving = tokio::spawn(async move {
-        use interprocess::local_socket::traits::tokio::Listener as _;
-        let stream = listening.listener.accept().await.unwrap();
-        session::serve(owned, stream, Durability::Full, closing.1, draining.0).await
-    });
-    let guest = socket::connect(&path, Durability::Full).await.unwrap();
+    let Serving { store, connection, .. } = &mut serve_one(folder.path());
+    let guest = socket::connect(&database_in(folder.path()), Durability::Full).await.unwrap();
     let step = |id| Request { id, call: Call::InTx { tx: 1, is_seen: false, step: TxStep::Execute(push(None)) } };
     tell(&guest, &step(5)).await;
     let mut arrived = FrameBuffer::default();
@@ -463,5 +466,5 @@ async fn a_step_that_meets_a_closed_store_says_that_the_owner_has_gone() {
     tell(&guest, &step(6)).await;
     assert_eq!(answer().await.unwrap_err().code(), Code::OWNER_GONE, "another process takes over, without it");
     drop(guest);
-    let _ = serving.await.unwrap();
+    let _ = connection.await.unwrap();
 }

@@ -121,9 +121,7 @@ async fn a_report_says_what_has_happened_in_a_queue() {
     use tokio::io::AsyncReadExt;
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
-    let script = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE q;
-        CREATE SERVICE [a] ON QUEUE q; CREATE SERVICE [b] ON QUEUE q ([C])";
-    owner.submit(vec![definitions(script)]).await.unwrap();
+    owner.submit(vec![definitions(SERVICES)]).await.unwrap();
     let guest = socket::connect(&database_in(folder.path()), Durability::Full).await.unwrap();
     let mut arrived = FrameBuffer::default();
     let mut next = async || loop {

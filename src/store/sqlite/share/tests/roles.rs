@@ -8,9 +8,7 @@ async fn a_reader_learns_from_the_owner_who_holds_a_group() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let owner = SharedStore::open(options(folder.path())).unwrap();
-    let script = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE q;
-        CREATE SERVICE [a] ON QUEUE q; CREATE SERVICE [b] ON QUEUE q ([C])";
-    owner.submit(vec![definitions(script)]).await.unwrap();
+    owner.submit(vec![definitions(SERVICES)]).await.unwrap();
     let Outcome::Began { handle, group, .. } = owner.submit(vec![dialog()]).await.unwrap()[0] else {
         panic!("no dialog")
     };
@@ -132,9 +130,7 @@ async fn a_transaction_that_has_found_nothing_goes_on_with_the_next_owner() {
     for _ in 0..4 {
         stores.push(SharedStore::open(options(folder.path())).unwrap());
     }
-    let script = "CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY); CREATE QUEUE q;
-        CREATE SERVICE [a] ON QUEUE q; CREATE SERVICE [b] ON QUEUE q ([C]); CREATE WORK QUEUE w";
-    stores[0].submit(vec![definitions(script)]).await.unwrap();
+    stores[0].submit(vec![definitions(&format!("{SERVICES}; CREATE WORK QUEUE w"))]).await.unwrap();
     let guest = stores.pop().unwrap();
     let receive = || Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any };
     let (mut waits, mut commits) =
