@@ -53,7 +53,7 @@ fn activate_tells_its_story_as_events() {
     let shop = Shop::open();
     shop.ok(&["pause", "orders", "--reason", "stock taking"]);
     let arguments = ["--json", "activate", "orders", "--exec", "sh", "--idle-wait", "1ms", "--max-queue-readers", "3"];
-    let mut running = shop.start(&[&arguments[..], &["--", "-c", "! grep -q bad"]].concat());
+    let mut running = shop.start(&[&arguments[..], &["--", "-c", "! grep -q spoilt"]].concat());
     let waiting = event(&mut running);
     assert_eq!((&waiting["event"], &waiting["queue"]), (&"waiting".into(), &"orders".into()));
     assert_eq!(waiting["max_queue_readers"], 3);
@@ -65,7 +65,7 @@ fn activate_tells_its_story_as_events() {
     let (ended, before) = until(&mut running, "ended");
     assert_eq!(before, ["started"]);
     assert_eq!((&ended["messages"], &ended["code"]), (&1.into(), &Value::Null), "{ended}");
-    shop.order(&["bad"]);
+    shop.order(&["spoilt"]);
     let (failed, _) = until(&mut running, "failed");
     assert_eq!(failed["code"], 60025, "{failed}");
     // Five rollbacks in a row turn the queue off, which may be said before the last failure.
