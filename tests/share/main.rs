@@ -88,15 +88,20 @@ struct Other {
 impl Other {
     /// Starts one that opens this URL and does this work, and waits until it says that it is ready.
     fn start_on(url: &str, work: &str, variables: &[(&str, &Path)]) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["other_process", "--exact", "--ignored", "--nocapture"])
-            .env(URL, url)
-            .env(WORK, work)
-            .envs(variables.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Self::command("other_process", url, work);
+        command.envs(variables.iter().copied());
+        Self::run(command)
+    }
+
+    /// This program once more, as a process that does this work.
+    fn command(test: &str, url: &str, work: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([test, "--exact", "--ignored", "--nocapture"]).env(URL, url).env(WORK, work);
+        command
+    }
+
+    fn run(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (commands, answers) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut other = Self { child, commands, answers };
         other.answer("ready");

@@ -1,12 +1,11 @@
 //! Who is refused, and what a refused one does to the others.
 
-use crate::{DEFINITIONS, Place, received, run, send};
+use crate::{DEFINITIONS, Other, Place, received, run, send};
 use dialoq::{Act, Broker, Code};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 #[test]
 fn a_file_that_is_not_shared_has_one_process() {
@@ -186,9 +185,7 @@ fn a_reader_and_a_refused_opener_of_another_user_leave_nothing_beside_the_file()
         let is_root = rustix::process::geteuid().is_root();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(if is_root { 0o644 } else { 0o444 })).unwrap();
         let run = |work: &str| {
-            let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["refusals::reader", "--exact", "--ignored", "--nocapture"]);
-            command.env(crate::URL, &url).env(crate::WORK, work);
+            let mut command = Other::command("refusals::reader", &url, work);
             if is_root {
                 command.uid(65_534).gid(65_534);
             }
@@ -243,10 +240,50 @@ fn an_opener_of_another_user_is_refused_although_the_rights_let_it_connect() {
         for entry in std::fs::read_dir(folder).unwrap() {
             std::fs::set_permissions(entry.unwrap().path(), std::fs::Permissions::from_mode(0o666)).unwrap();
         }
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["refusals::reader", "--exact", "--ignored", "--nocapture"]).uid(65_534).gid(65_534);
-        let output = command.env(crate::URL, place.url()).env(crate::WORK, "open").output().unwrap();
+        let mut command = Other::command("refusals::reader", &place.url(), "open");
+        let output = command.uid(65_534).gid(65_534).output().unwrap();
         let output = String::from_utf8_lossy(&output.stdout);
         assert!(output.contains("60010") && output.contains("it runs as another user"), "{output}");
+    });
+}
+
+/// Processes of three users: the owner's, root, and another one.
+#[test]
+fn an_owner_works_for_its_user_and_for_root() {
+    run(async || {
+        if !rustix::process::geteuid().is_root() {
+            return println!("skipped: only root can start a process of another user");
+        }
+        let place = Place::new();
+        let folder = place.path.parent().unwrap();
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+        let start = |user| {
+            let mut command = Other::command("other_process", &place.url(), "send");
+            command.uid(user).gid(user);
+            Other::run(command)
+        };
+        let mut owner = start(65_534);
+        let root = place.open().await;
+        root.execute(DEFINITIONS).await.unwrap();
+        for user in [&mut owner, &mut start(65_534)] {
+            assert_eq!(user.send("hello"), "sent");
+        }
+        send(&root, "hello").await.unwrap();
+        let refused = || {
+            let mut command = Other::command("refusals::reader", &place.url(), "open");
+            let output = command.uid(65_533).gid(65_533).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        for entry in std::fs::read_dir(folder).unwrap() {
+            std::fs::set_permissions(entry.unwrap().path(), std::fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        let allow = |mode| std::fs::set_permissions(place.socket(), std::fs::Permissions::from_mode(mode)).unwrap();
+        allow(0o600);
+        assert!(refused().contains("its socket belongs to another user"), "{}", refused());
+        allow(0o666);
+        assert!(refused().contains("it runs as another user"), "{}", refused());
+        // A process that is neither root's nor that of the file's user.
+        std::os::unix::fs::chown(&place.path, Some(65_532), None).unwrap();
+        assert!(refused().contains("its socket belongs to another user"), "{}", refused());
     });
 }

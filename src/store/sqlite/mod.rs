@@ -166,8 +166,8 @@ impl SqliteStore {
             let core = Core::new(ids, limits);
             let mut effects = Effects::default();
             core.install(&mut effects);
-            let mut first = Batch { changes: effects.changes, marks: Some(core.counters()), ..Batch::default() };
-            write.commit(&mut first)?;
+            // The marks of a new table are right: no number has been given out.
+            write.commit(&mut Batch { changes: effects.changes, ..Batch::default() })?;
             let marks = core.counters();
             (core, marks)
         } else {

@@ -99,7 +99,8 @@ struct Names {
 impl Names {
     fn keep_up(&mut self, catalog: &Arc<Catalog>) {
         if !self.catalog.as_ref().is_some_and(|known| Arc::ptr_eq(known, catalog)) {
-            *self = Self { catalog: Some(catalog.clone()), ..Self::default() };
+            *self = Self::default();
+            self.catalog = Some(catalog.clone());
         }
     }
 }

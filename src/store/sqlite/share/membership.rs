@@ -584,8 +584,10 @@ mod tests {
         let _limit = crate::testing::limit();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
-        let options = SqliteOptions::new(Location::File(path.clone()));
+        let mut options = SqliteOptions::new(Location::File(path.clone()));
         SqliteStore::open(options.clone()).unwrap().close().await.unwrap();
+        // An opening waits as long as it was asked to, a take-over does not.
+        options.lock_wait = Duration::from_secs(86_400);
         let holder = rusqlite::Connection::open(&path).unwrap();
         holder.execute_batch("BEGIN IMMEDIATE").unwrap();
         let membership = Membership::new(options, path);

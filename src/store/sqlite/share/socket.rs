@@ -301,3 +301,30 @@ fn is_served(_: &Stream) -> bool {
 fn check_peer(_: &Stream, _: Option<u32>) -> io::Result<()> {
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_long_path_is_named_through_its_folder_and_a_long_name_by_the_file() {
+        use std::os::fd::AsRawFd;
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("f".repeat(100));
+        std::fs::create_dir(&deep).unwrap();
+        let of_file = |name: &str| {
+            let database = deep.join(name);
+            std::fs::write(&database, "").unwrap();
+            super::path_of(&database).unwrap()
+        };
+        let [short, long] = ["a.db".to_owned(), "n".repeat(120)].map(|name| of_file(&name));
+        assert!(short.path.ends_with("a.db.socket") && short.path.as_os_str().len() < 50, "{}", short.path.display());
+        let name = long.path.file_name().unwrap().to_string_lossy();
+        assert!(name.starts_with("dialoq-") && name.len() < 50, "{name}");
+        // It opens nothing, and no program inherits it.
+        let folder = short._folder.as_ref().unwrap().as_raw_fd();
+        let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{folder}")).unwrap();
+        let flags = shown.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
+        let flags = rustix::fs::OFlags::from_bits_retain(u32::from_str_radix(flags.trim(), 8).unwrap());
+        assert!(flags.contains(rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC), "{flags:?}");
+    }
+}

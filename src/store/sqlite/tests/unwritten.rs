@@ -406,6 +406,24 @@ async fn the_writer_of_an_idle_store_sleeps() {
     }
 }
 
+/// The writer would wake by itself within a second of its falling asleep, and it has just fallen asleep.
+#[tokio::test]
+async fn a_writer_that_sleeps_is_woken_for_a_unit() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let mut took = Vec::new();
+    for _ in 0..20 {
+        until(|| store.engine.lock_even_failed().is_asleep).await;
+        // The caller does not write by itself.
+        store.engine.lock_even_failed().note_callers(2, true);
+        let asked = std::time::Instant::now();
+        begin(&store).await;
+        took.push(asked.elapsed());
+    }
+    // A busy machine delays some, not each of them.
+    assert!(took.iter().any(|took| took.as_millis() < 500), "{took:?}");
+}
+
 #[tokio::test]
 async fn a_unit_has_happened_when_it_is_written() {
     let _limit = crate::testing::limit();

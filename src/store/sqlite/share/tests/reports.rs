@@ -75,6 +75,13 @@ async fn a_guest_learns_of_definitions_and_free_places_and_once_of_each_queue() 
     assert_eq!(names, ["q", longest.as_str()]);
     let queue_id = owner.catalog().work_queue("w").unwrap().id;
     drop(owner.reader_slot(queue_id, 1).await.unwrap().expect("it is free"));
+    // What is given up can be asked for again.
+    let is_of_q =
+        |frame: &FromOwner| matches!(frame, FromOwner::Queue { queue, news } if queue == "q" && !news.is_changed);
+    for call in [Call::Unwatch { queue: "Q".into() }, Call::Watch { queue: "q".into() }] {
+        tell(&guest, &Request { id: 0, call }).await;
+    }
+    reports_until(&guest, &mut arrived, is_of_q).await;
     let is_freed = |frame: &FromOwner| matches!(frame, FromOwner::SlotFreed { queue: Some(name) } if *name == work_queue_on_board("w"));
     reports_until(&guest, &mut arrived, is_freed).await;
 }
@@ -156,4 +163,35 @@ async fn a_report_says_what_has_happened_in_a_queue() {
     assert_eq!(newly_ready, 3);
     owner.submit(vec![definitions("ALTER QUEUE q WITH STATUS = OFF")]).await.unwrap();
     while !next().await.is_changed {}
+}
+
+/// An owner has room for 10,000 names of one guest that are no queues.
+#[tokio::test]
+async fn a_guest_gives_names_up_that_are_no_queues_before_it_watches_another_one() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (owner, client) = connected(folder.path()).await;
+    let name = |number: usize| format!("gone {number}");
+    let first_kept = 1024;
+    (0..=first_kept).for_each(|number| client.watch(&name(number)));
+    let (mut watched, mut given_up) = (Vec::new(), Vec::new());
+    let mut sent = FrameBuffer::default();
+    let reading = async {
+        use tokio::io::AsyncReadExt;
+        while watched.last() != Some(&name(first_kept)) {
+            match sent.next::<Request>().unwrap() {
+                Some(Request { call: Call::Watch { queue }, .. }) => watched.push(queue),
+                Some(Request { call: Call::Unwatch { queue }, .. }) => given_up.push(queue),
+                Some(_) => {}
+                None => assert_ne!((&mut &owner).read_buf(sent.room()).await.unwrap(), 0, "the guest is there"),
+            }
+        }
+    };
+    tokio::select! {
+        () = client.run() => unreachable!("the owner has not ended the connection"),
+        () = reading => {}
+    }
+    assert_eq!(watched.len(), first_kept + 1);
+    given_up.sort_unstable_by_key(|name| name.len() * 10_000 + name[5..].parse::<usize>().unwrap());
+    assert_eq!(given_up, (0..first_kept).map(name).collect::<Vec<_>>());
 }
