@@ -73,8 +73,6 @@ async fn a_guest_learns_of_definitions_and_free_places_and_once_of_each_queue() 
         })
         .collect();
     assert_eq!(names, ["q", longest.as_str()]);
-    let queue_id = owner.catalog().work_queue("w").unwrap().id;
-    drop(owner.reader_slot(queue_id, 1).await.unwrap().expect("it is free"));
     // What is given up can be asked for again.
     let is_of_q =
         |frame: &FromOwner| matches!(frame, FromOwner::Queue { queue, news } if queue == "q" && !news.is_changed);
@@ -82,6 +80,8 @@ async fn a_guest_learns_of_definitions_and_free_places_and_once_of_each_queue() 
         tell(&guest, &Request { id: 0, call }).await;
     }
     reports_until(&guest, &mut arrived, is_of_q).await;
+    let queue_id = owner.catalog().work_queue("w").unwrap().id;
+    drop(owner.reader_slot(queue_id, 1).await.unwrap().expect("it is free"));
     let is_freed = |frame: &FromOwner| matches!(frame, FromOwner::SlotFreed { queue: Some(name) } if *name == work_queue_on_board("w"));
     reports_until(&guest, &mut arrived, is_freed).await;
 }

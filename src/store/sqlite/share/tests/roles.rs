@@ -156,3 +156,26 @@ async fn a_transaction_that_has_found_nothing_goes_on_with_the_next_owner() {
     let rows = guest.query(statement_of("select * from sys_conversation_endpoints"));
     assert_eq!(rows.await.unwrap().rows.len(), 1);
 }
+
+/// A statement has five seconds from the beginning of a close, which are more than the guests of a dropped owner get.
+#[tokio::test]
+async fn what_an_owner_that_closes_has_not_finished_is_done_by_the_next_one() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    owner.run_sql(statement_of("create table t (n integer)")).await.unwrap();
+    let Role::Owner(owned) = owner.membership.role_now() else { panic!("another process owns the file") };
+    let watch = owned.store.engine.write.lock().unwrap().guard.watch.clone();
+    drop(owned);
+    let running = tokio::spawn({
+        let guest = guest.clone();
+        let endless =
+            "insert into t with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r";
+        async move { guest.run_sql(statement_of(endless)).await }
+    });
+    until(|| watch.is_running()).await;
+    owner.close().await.unwrap();
+    assert!(!running.is_finished(), "its process would not know whether it has happened");
+    running.abort();
+}
