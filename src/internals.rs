@@ -68,9 +68,9 @@ pub mod counting {
     use crate::broker::Broker;
     use crate::define::Level;
     use crate::error::Result;
-    use crate::protocol::EndForm;
-    use crate::status::change::Purgeable;
-    use crate::status::{Changed, ConversationFilter, ConversationSide, DeadLetterFilter};
+    use crate::protocol::{ConversationState, EndForm};
+    pub use crate::status::change::Purgeable;
+    use crate::status::{Changed, ConversationFilter, ConversationSide, DeadLetter};
     use crate::status::{MOST_CONVERSATIONS, MOST_MESSAGES, MessageFilter, Purged, Redriven};
     use crate::work::{JobFilter, JobStatus};
 
@@ -88,34 +88,40 @@ pub mod counting {
         broker.purgeable_at_once(queue, filter, MOST_MESSAGES).await
     }
 
-    /// [`Broker::end_conversations`]
-    pub async fn end(broker: &Broker, filter: &ConversationFilter, form: EndForm, changed: &mut Changed) -> Result<()> {
-        broker.end_conversations_counting(filter, form, changed).await
+    /// [`Broker::end_conversations`] for these sides, if they are still in that state.
+    pub async fn end(
+        broker: &Broker,
+        sides: &[ConversationSide],
+        state: Option<ConversationState>,
+        form: EndForm,
+        changed: &mut Changed,
+    ) -> Result<()> {
+        broker.end_sides(sides, state, form, changed).await
     }
 
-    /// [`Broker::reprioritise_conversations`]
+    /// [`Broker::reprioritise_conversations`] for these sides.
     pub async fn reprioritise(
         broker: &Broker,
-        filter: &ConversationFilter,
+        sides: &[ConversationSide],
         level: Level,
         changed: &mut Changed,
     ) -> Result<()> {
-        broker.reprioritise_counting(filter, level, changed).await
+        broker.reprioritise_sides(sides, level, changed).await
     }
 
-    /// [`Broker::purge`]
-    pub async fn purge(broker: &Broker, queue: &str, filter: &MessageFilter, purged: &mut Purged) -> Result<()> {
-        broker.purge_counting(queue, filter, purged).await
+    /// [`Broker::purge`] for these messages.
+    pub async fn purge(broker: &Broker, queue: &str, found: Purgeable, purged: &mut Purged) -> Result<()> {
+        broker.purge_found(queue, found, purged).await
     }
 
-    /// [`Broker::redrive_dead_letters`]
-    pub async fn redrive_dead(broker: &Broker, filter: &DeadLetterFilter, done: &mut Redriven) -> Result<()> {
-        broker.redrive_counting(filter, done).await
+    /// [`Broker::redrive_dead_letters`] for these letters.
+    pub async fn redrive_dead(broker: &Broker, letters: &[DeadLetter], done: &mut Redriven) -> Result<()> {
+        broker.redrive_letters(letters, done).await
     }
 
-    /// [`Broker::purge_dead_letters`]
-    pub async fn purge_dead(broker: &Broker, filter: &DeadLetterFilter, purged: &mut u64) -> Result<()> {
-        broker.purge_dead_counting(filter, purged).await
+    /// [`Broker::purge_dead_letters`] for these letters.
+    pub async fn purge_dead(broker: &Broker, letters: &[DeadLetter], purged: &mut u64) -> Result<()> {
+        broker.purge_letters(letters, purged).await
     }
 
     /// [`Broker::redrive_found_jobs`]

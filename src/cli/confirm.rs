@@ -1,17 +1,12 @@
-//! The question before a change of many.
+//! The question before a change of many. The change takes what its preview has found, and nothing that came between the preview and
+//! the answer to the question.
 
 use super::failure::Failure;
 use super::output::Output;
-use dialoq::Timestamp;
 use std::io::{BufRead, IsTerminal, Write};
 
 /// The exit code of a change of many without a confirmation.
 pub(super) const UNCONFIRMED: u8 = 6;
-
-/// The end of a preview in time. A change does not touch what came between the preview and the answer to the question.
-pub(super) fn end_of_preview(moments: impl Iterator<Item = Timestamp>) -> Option<Timestamp> {
-    moments.max().map(|Timestamp(newest)| Timestamp(newest.saturating_add(1)))
-}
 
 /// How the printing of a preview has ended. If its reader has gone, a change that is confirmed goes on and another one is not made.
 pub(super) fn previewed(is_confirmed: bool, printed: Result<(), Failure>) -> Result<(), Failure> {
@@ -46,16 +41,5 @@ pub(super) async fn confirm(is_given: bool, question: &str, output: &Output) -> 
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(Failure::Reported { code: UNCONFIRMED, text: Some("nothing was changed".to_owned()) }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_preview_ends_just_after_the_newest_that_it_shows() {
-        assert_eq!(end_of_preview([Timestamp(3), Timestamp(7), Timestamp(5)].into_iter()), Some(Timestamp(8)));
-        assert_eq!(end_of_preview(std::iter::empty()), None);
     }
 }

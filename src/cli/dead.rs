@@ -1,6 +1,6 @@
 //! `dialoq dead list`, `show`, `redrive` and `purge`
 
-use super::confirm::{confirm, end_of_preview, previewed};
+use super::confirm::{confirm, previewed};
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::interrupt::Interrupt;
@@ -260,14 +260,14 @@ impl Redrive {
                 false => output.result(&format!("redrove dead letter {letter}")),
             };
         }
-        let mut filter = self.filter.of(broker);
         let confirmed = async {
-            let number = preview(broker, &self.filter, &mut filter, "redrive", self.yes, output).await?;
-            confirm(self.yes, &format!("redrive {}?", counted(number, "dead letter")), output).await
+            let letters = preview(broker, &self.filter, &self.filter.of(broker), "redrive", self.yes, output).await?;
+            confirm(self.yes, &format!("redrive {}?", counted(letters.len(), "dead letter")), output).await?;
+            Ok(letters)
         };
-        interrupt.stops(confirmed).await?;
+        let letters = interrupt.stops(confirmed).await?;
         let mut done = Redriven::default();
-        if interrupt.unless_requested(counting::redrive_dead(broker, &filter, &mut done)).await?.is_none() {
+        if interrupt.unless_requested(counting::redrive_dead(broker, &letters, &mut done)).await?.is_none() {
             return Err(Failure::cut_off(&format!("redrove {}", counted(done.redriven, "dead letter"))));
         }
         if output.json {
@@ -319,14 +319,15 @@ impl Purge {
     }
 
     async fn purge(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
-        let mut filter = DeadLetterFilter { letter: self.letter, ..self.filter.of(broker) };
+        let filter = DeadLetterFilter { letter: self.letter, ..self.filter.of(broker) };
         let confirmed = async {
-            let number = preview(broker, &self.filter, &mut filter, "purge", self.yes, output).await?;
-            confirm(self.yes, &format!("remove {} for good?", counted(number, "dead letter")), output).await
+            let letters = preview(broker, &self.filter, &filter, "purge", self.yes, output).await?;
+            confirm(self.yes, &format!("remove {} for good?", counted(letters.len(), "dead letter")), output).await?;
+            Ok(letters)
         };
-        interrupt.stops(confirmed).await?;
+        let letters = interrupt.stops(confirmed).await?;
         let mut purged = 0;
-        if interrupt.unless_requested(counting::purge_dead(broker, &filter, &mut purged)).await?.is_none() {
+        if interrupt.unless_requested(counting::purge_dead(broker, &letters, &mut purged)).await?.is_none() {
             return Err(Failure::cut_off(&format!("removed {}", counted(purged, "dead letter"))));
         }
         match output.json {
@@ -346,31 +347,30 @@ fn check_choice(letter: Option<DeadLetterId>, filter: &Filter, is_all: bool, ver
     )))
 }
 
-/// Prints which dead letters a change would touch, and restricts the filter to them; there must be one.
+/// Prints which dead letters a change would touch, and gives them; there must be one.
 async fn preview(
     broker: &Broker,
     given: &Filter,
-    filter: &mut DeadLetterFilter,
+    filter: &DeadLetterFilter,
     verb: &str,
     is_confirmed: bool,
     output: &Output,
-) -> Result<u64, Failure> {
+) -> Result<Vec<DeadLetter>, Failure> {
     let letters = broker.dead_letters(filter, MOST_DEAD_LETTERS, 0).await?;
     if letters.is_empty() {
         let why = format!("there is no dead letter to {verb}");
         return Err(Failure::Nothing(given.nothing(&broker.catalog(), &why)));
     }
-    filter.before = end_of_preview(letters.iter().map(|letter| letter.died_at));
     let open = letters.iter().filter(|letter| letter.is_conversation_open).count();
     if output.json {
         // What was done is the one object of a confirmed change.
         if is_confirmed {
-            return Ok(letters.len() as u64);
+            return Ok(letters);
         }
         let printed =
             output.json(&json!({ "would": verb, "dead_letters": letters.len(), "of_open_conversations": open }));
         previewed(is_confirmed, printed)?;
-        return Ok(letters.len() as u64);
+        return Ok(letters);
     }
     let mut groups: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
     for letter in &letters {
@@ -383,5 +383,5 @@ async fn preview(
         shown.add_row([names, [number.to_string(), open.to_string()]].concat());
     }
     previewed(is_confirmed, output.text(&format!("would {verb}\n{shown}")))?;
-    Ok(letters.len() as u64)
+    Ok(letters)
 }

@@ -101,20 +101,20 @@ impl End {
     }
 
     async fn end_all(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
-        let mut filter = self.filter.of(broker, None)?;
+        let filter = self.filter.of(broker, None)?;
         let confirmed = async {
-            let (number, has_more) = preview(broker, &mut filter, "end", self.cleanup, self.yes, output).await?;
-            confirm(self.yes, &format!("end {}?", counted(number, "conversation")), output).await?;
-            Ok(has_more)
+            let (sides, has_more) = preview(broker, &filter, "end", self.cleanup, self.yes, output).await?;
+            confirm(self.yes, &format!("end {}?", counted(sides.len(), "conversation")), output).await?;
+            Ok((sides, has_more))
         };
-        let has_more = interrupt.stops(confirmed).await?;
+        let (sides, has_more) = interrupt.stops(confirmed).await?;
         let mut changed = Changed::default();
-        let ended = interrupt.unless_requested(counting::end(broker, &filter, self.form(), &mut changed)).await?;
+        let ending = counting::end(broker, &sides, filter.state, self.form(), &mut changed);
+        let ended = interrupt.unless_requested(ending).await?;
         if ended.is_none() {
             return Err(Failure::cut_off(&format!("{} ended", counted(changed.changed, "conversation"))));
         }
-        // The change takes nothing that was begun after the preview.
-        changed.has_more |= has_more;
+        changed.has_more = has_more;
         report(&changed, "ended", output)
     }
 

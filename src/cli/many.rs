@@ -1,6 +1,6 @@
 //! Conversations chosen by options, and their preview.
 
-use super::confirm::{end_of_preview, previewed};
+use super::confirm::previewed;
 use super::failure::Failure;
 use super::output::{Output, printable, table};
 use super::peek::before;
@@ -81,30 +81,29 @@ fn parse_state(text: &str) -> Result<ConversationState, String> {
     })
 }
 
-/// Prints which conversations a change would touch, those whose side has ended only if it takes them, and restricts the filter to
-/// those begun by then; there must be one. Gives their number, and whether there are more than one change takes.
+/// Prints which conversations a change would touch, those whose side has ended only if it takes them, and gives them, and whether
+/// there are more than one change takes; there must be one.
 pub(super) async fn preview(
     broker: &Broker,
-    filter: &mut ConversationFilter,
+    filter: &ConversationFilter,
     verb: &str,
     takes_ended: bool,
     is_confirmed: bool,
     output: &Output,
-) -> Result<(usize, bool), Failure> {
+) -> Result<(Vec<ConversationSide>, bool), Failure> {
     let (sides, has_more) = counting::sides(broker, filter, takes_ended).await?;
     if sides.is_empty() {
         return Err(Failure::Nothing(format!("there is no conversation to {verb}")));
     }
-    filter.before = end_of_preview(sides.iter().map(|side| side.begun_at));
     if output.json {
         // What was done is the one object of a confirmed change.
         if is_confirmed {
-            return Ok((sides.len(), has_more));
+            return Ok((sides, has_more));
         }
         let listed: Vec<_> = sides.iter().take(LISTED).collect();
         let preview = json!({ "would": verb, "conversations": sides.len(), "sides": listed, "has_more": has_more });
         previewed(is_confirmed, output.json(&preview))?;
-        return Ok((sides.len(), has_more));
+        return Ok((sides, has_more));
     }
     let mut groups: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for ConversationSide { service_name, state_desc, .. } in &sides {
@@ -125,7 +124,7 @@ pub(super) async fn preview(
         text.push_str("\nthere are more than those, for the next call");
     }
     previewed(is_confirmed, output.text(&text))?;
-    Ok((sides.len(), has_more))
+    Ok((sides, has_more))
 }
 
 /// Prints what became of a change of many; the verb is that of its past.

@@ -1,23 +1,26 @@
 //! `dialoq purge`
 
-use super::confirm::{confirm, end_of_preview, previewed};
+use super::confirm::{confirm, previewed};
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::interrupt::Interrupt;
 use super::output::{Output, counted, printable, table};
 use super::peek::{before, known};
 use clap::Args;
-use dialoq::internals::counting;
+use dialoq::internals::counting::{self, Purgeable};
 use dialoq::status::{MessageFilter, Purged};
 use dialoq::{Broker, ConversationHandle};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Why messages stay.
+const STAYS: &str = "they stand behind others, would end a conversation that has others, or are quarantined";
+
 /// Remove messages of a queue: receive and drop them.
 ///
 /// Conversations go on, and the other sides are not notified; only a conversation whose EndDialog or Error was removed is ended.
-/// A message behind one that the filter does not choose stays, as do messages that are quarantined. At most 10000 at a time: if there
+/// A message behind one that the filter does not choose stays, as do an Error before such a one and messages that are quarantined. At most 10000 at a time: if there
 /// are more, it says so, and the next call goes on.
 ///
 /// From a queue that is off nothing can be received: `dialoq resume` it first, or `dialoq end --all --queue QUEUE --cleanup`, which
@@ -57,14 +60,12 @@ impl Purge {
     }
 
     async fn purge(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
-        let (filter, has_more) = interrupt.stops(self.confirmed(broker, output)).await?;
+        let found = interrupt.stops(self.confirmed(broker, output)).await?;
         let mut purged = Purged::default();
-        let done = interrupt.unless_requested(counting::purge(broker, &self.queue, &filter, &mut purged)).await?;
+        let done = interrupt.unless_requested(counting::purge(broker, &self.queue, found, &mut purged)).await?;
         if done.is_none() {
             return Err(Failure::cut_off(&format!("removed {}", counted(purged.messages, "message"))));
         }
-        // The purge takes nothing that came after the preview.
-        purged.has_more |= has_more;
         match output.json {
             true => output.result_json(&purged),
             false => output.result(&format!(
@@ -77,9 +78,9 @@ impl Purge {
         }
     }
 
-    /// Prints the preview and asks; gives the messages that were shown, and whether there are more.
-    async fn confirmed(&self, broker: &Broker, output: &Output) -> Result<(MessageFilter, bool), Failure> {
-        let mut filter = MessageFilter {
+    /// Prints the preview and asks; gives the messages that were shown.
+    async fn confirmed(&self, broker: &Broker, output: &Output) -> Result<Purgeable, Failure> {
+        let filter = MessageFilter {
             conversation: self.conversation,
             message_type: self.message_type.clone(),
             service: self.service.clone(),
@@ -87,19 +88,18 @@ impl Purge {
             ..MessageFilter::default()
         };
         let found = counting::purgeable(broker, &self.queue, &filter).await?;
-        let (messages, left, has_more) = (found.messages, found.left, found.has_more);
+        let (messages, left, has_more) = (&found.messages, found.left, found.has_more);
         if messages.is_empty() {
             // Looked at only then: messages may outlive the definition of their type.
             known(&broker.catalog(), self.service.as_deref(), self.message_type.as_deref())?;
             return Err(Failure::Nothing(match left {
                 0 => "there is no message to purge".to_owned(),
                 left => format!(
-                    "there is no message to purge; {left}{} stand behind others, or are quarantined",
+                    "there is no message to purge; {left}{} stay: {STAYS}",
                     if has_more { " or more" } else { "" }
                 ),
             }));
         }
-        filter.before = end_of_preview(messages.iter().map(|message| message.message_enqueue_time));
         if output.json {
             // What was done is the one object of a confirmed change.
             if !self.yes {
@@ -109,7 +109,7 @@ impl Purge {
             }
         } else {
             let mut types: BTreeMap<&str, (usize, _)> = BTreeMap::new();
-            for message in &messages {
+            for message in messages {
                 let entry = types.entry(&message.message_type_name).or_insert((0, message.message_enqueue_time));
                 *entry = (entry.0 + 1, entry.1.min(message.message_enqueue_time));
             }
@@ -119,7 +119,7 @@ impl Purge {
             }
             let mut text = format!("would purge from queue '{}'\n{shown}", printable(&self.queue));
             if left > 0 {
-                text.push_str(&format!("\n{left} more stay: they stand behind others, or are quarantined"));
+                text.push_str(&format!("\n{left} more stay: {STAYS}"));
             }
             if has_more {
                 text.push_str("\nthere are more than those, for the next purge");
@@ -127,6 +127,6 @@ impl Purge {
             previewed(self.yes, output.text(&text))?;
         }
         confirm(self.yes, &format!("remove {} for good?", counted(messages.len(), "message")), output).await?;
-        Ok((filter, has_more))
+        Ok(found)
     }
 }

@@ -44,7 +44,8 @@ pub(super) struct Receive {
     /// Keep receiving: until ctrl-C, or until no message comes for as long as --wait says.
     #[arg(long)]
     follow: bool,
-    /// Answer EndDialog and Error messages by END CONVERSATION, in the same transaction.
+    /// Answer EndDialog and Error messages by END CONVERSATION, in the same transaction. What stands behind an Error comes with it,
+    /// whatever --top says: the end would drop it.
     #[arg(long)]
     end: bool,
 }
@@ -105,6 +106,7 @@ impl Receive {
             if self.follow {
                 self.receive_more(&tx, &mut batches).await?;
             }
+            let ended = if self.end { self.receive_rest(&tx, &mut batches).await? } else { BTreeSet::new() };
             if let Err(failure) = batches.iter().try_for_each(|batch| print(batch, output)) {
                 // They were not at fault: five readers of the output that had gone turned the queue off. A rollback would count, also
                 // after that to the savepoint; there may be none.
@@ -113,15 +115,9 @@ impl Receive {
                 }
                 return Err(failure.after(&format!("messages received: {received}")));
             }
-            if self.end {
-                let messages = batches.iter().flatten();
-                let last = messages.filter(|message| message.is_end_dialog() || message.is_error());
-                // A conversation may have both.
-                let ended: BTreeSet<ConversationHandle> = last.map(|message| message.handle()).collect();
-                has_ended = !ended.is_empty();
-                for handle in ended {
-                    tx.end(handle).await?;
-                }
+            has_ended |= !ended.is_empty();
+            for handle in ended {
+                tx.end(handle).await?;
             }
             tx.commit().await?;
             *received += batches.iter().map(Batch::len).sum::<usize>();
@@ -140,6 +136,17 @@ impl Receive {
             batches.push(batch);
         }
         Ok(())
+    }
+
+    /// Takes what stands behind an EndDialog or an Error, and gives the conversations that are to be ended.
+    async fn receive_rest(&self, tx: &Tx, batches: &mut Vec<Batch>) -> dialoq::Result<BTreeSet<ConversationHandle>> {
+        let last = batches.iter().flatten().filter(|message| message.is_end_dialog() || message.is_error());
+        // A conversation may have both.
+        let ended: BTreeSet<ConversationHandle> = last.map(|message| message.handle()).collect();
+        for handle in &ended {
+            batches.extend(tx.receive(self.queue.as_str()).conversation(*handle).await?);
+        }
+        Ok(ended)
     }
 
     /// With a savepoint before it, to which a RECEIVE is undone. None is set before a wait, during which a transaction

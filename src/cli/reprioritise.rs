@@ -59,20 +59,19 @@ impl Reprioritise {
                 false => output.result(&format!("conversation {handle} has level {level} here")),
             };
         }
-        let mut filter = self.filter.of(broker, None)?;
+        let filter = self.filter.of(broker, None)?;
         let confirmed = async {
-            let (_, has_more) = preview(broker, &mut filter, "reprioritise", false, self.yes, output).await?;
+            let (sides, has_more) = preview(broker, &filter, "reprioritise", false, self.yes, output).await?;
             confirm(self.yes, &format!("give them level {level}?"), output).await?;
-            Ok(has_more)
+            Ok((sides, has_more))
         };
-        let has_more = interrupt.stops(confirmed).await?;
+        let (sides, has_more) = interrupt.stops(confirmed).await?;
         let mut changed = Changed::default();
-        let done = interrupt.unless_requested(counting::reprioritise(broker, &filter, level, &mut changed)).await?;
+        let done = interrupt.unless_requested(counting::reprioritise(broker, &sides, level, &mut changed)).await?;
         if done.is_none() {
             return Err(Failure::cut_off(&format!("{} changed", counted(changed.changed, "conversation"))));
         }
-        // The change takes nothing that was begun after the preview.
-        changed.has_more |= has_more;
+        changed.has_more = has_more;
         report(&changed, "changed", output)
     }
 }

@@ -114,13 +114,11 @@ impl Core {
     }
 }
 
-/// The body of an event notification: XML as UTF-16LE with a byte-order mark, like every body of the system's.
+/// The body of an event notification.
 fn event_body(event: QueueEvent, queue: &str, now: Timestamp) -> Vec<u8> {
-    let event_type = event.word();
-    let queue = queue.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let xml = format!(
+    let (event_type, queue) = (event.word(), system::xml_text(queue));
+    system::body_of(&format!(
         "<EVENT_INSTANCE><EventType>{event_type}</EventType><PostTime>{now}</PostTime><SchemaName>dbo</SchemaName>\
          <ObjectName>{queue}</ObjectName><ObjectType>QUEUE</ObjectType></EVENT_INSTANCE>"
-    );
-    std::iter::once(0xFEFF).chain(xml.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+    ))
 }

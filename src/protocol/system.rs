@@ -39,10 +39,23 @@ pub const FIRST_USER_ID: i32 = 65536;
 /// The namespace of an Error body.
 pub const ERROR_NAMESPACE: &str = "http://schemas.microsoft.com/SQL/ServiceBroker/Error";
 
-/// The body of an Error message: UTF-16LE with a byte-order mark.
+/// The body of an Error message.
 pub fn error_body(code: i32, description: &str) -> Vec<u8> {
-    let mut escaped = String::with_capacity(description.len());
-    for character in description.chars() {
+    let description = xml_text(description);
+    body_of(&format!(
+        "<?xml version=\"1.0\"?><Error xmlns=\"{ERROR_NAMESPACE}\"><Code>{code}</Code><Description>{description}</Description></Error>"
+    ))
+}
+
+/// A body of the system's: UTF-16LE with a byte-order mark.
+pub fn body_of(xml: &str) -> Vec<u8> {
+    std::iter::once(0xFEFF).chain(xml.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+}
+
+/// Text between tags.
+pub fn xml_text(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
         match character {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
@@ -55,10 +68,7 @@ pub fn error_body(code: i32, description: &str) -> Vec<u8> {
             other => escaped.push(other),
         }
     }
-    let xml = format!(
-        "<?xml version=\"1.0\"?><Error xmlns=\"{ERROR_NAMESPACE}\"><Code>{code}</Code><Description>{escaped}</Description></Error>"
-    );
-    std::iter::once(0xFEFF).chain(xml.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+    escaped
 }
 
 /// The code and description of an Error body; `None` if it is not one.

@@ -10,8 +10,7 @@ use crate::broker::Broker;
 use crate::define::Level;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
-use crate::message::Batch;
-use crate::protocol::{ConversationState, EndForm, Outcome, Verb};
+use crate::protocol::{ConversationState, EndForm, Message, Outcome, Verb, system};
 use crate::tx::Tx;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
@@ -82,36 +81,28 @@ pub struct Purgeable {
     pub left: u64,
     /// Whether there are more messages than were read.
     pub has_more: bool,
+    /// Whether every message of these conversations is to be removed.
+    takes_all: bool,
 }
 
 impl Broker {
-    /// Ends the sides of conversations that a filter chooses, one commit each: as `END CONVERSATION` in this form. Each waits
-    /// at most five seconds for a session that holds its group. A side that has ended is left out, unless it is erased (WITH
+    /// Ends the sides of conversations that a filter chooses, one commit each: as `END CONVERSATION` in this form. It waits
+    /// at most five seconds for a session that holds a group. A side that has ended is left out, unless it is erased (WITH
     /// CLEANUP). At most [`MOST_CONVERSATIONS`] at a time.
     ///
     /// # Errors
     /// 8424, 60005 the form is not usable; else those of the store.
     pub async fn end_conversations(&self, filter: &ConversationFilter, form: EndForm) -> Result<Changed> {
-        let mut changed = Changed::default();
-        self.end_conversations_counting(filter, form, &mut changed).await?;
+        let takes_ended = form == EndForm::Cleanup;
+        let (sides, has_more) = self.sides_to_change(filter, takes_ended, MOST_CONVERSATIONS).await?;
+        let mut changed = Changed { has_more, ..Changed::default() };
+        self.end_sides(&sides, filter.state, form, &mut changed).await?;
         Ok(changed)
     }
 
-    /// The same; its caller knows the number also if it gives the future up, but for the one that was under way.
-    pub(crate) async fn end_conversations_counting(
-        &self,
-        filter: &ConversationFilter,
-        form: EndForm,
-        changed: &mut Changed,
-    ) -> Result<()> {
-        let takes_ended = form == EndForm::Cleanup;
-        let (sides, has_more) = self.sides_to_change(filter, takes_ended, MOST_CONVERSATIONS).await?;
-        changed.has_more = has_more;
-        self.end_sides(&sides, filter.state, form, changed).await
-    }
-
-    /// Ends these sides if they are still in that state.
-    async fn end_sides(
+    /// The same for the sides of a preview, if they are still in that state. Its caller knows the number also if it gives the future
+    /// up, but for the one that was under way.
+    pub(crate) async fn end_sides(
         &self,
         sides: &[ConversationSide],
         state: Option<ConversationState>,
@@ -128,23 +119,22 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn reprioritise_conversations(&self, filter: &ConversationFilter, level: Level) -> Result<Changed> {
-        let mut changed = Changed::default();
-        self.reprioritise_counting(filter, level, &mut changed).await?;
+        let (sides, has_more) = self.sides_to_change(filter, false, MOST_CONVERSATIONS).await?;
+        let mut changed = Changed { has_more, ..Changed::default() };
+        self.reprioritise_sides(&sides, level, &mut changed).await?;
         Ok(changed)
     }
 
-    /// The same, as [`Broker::end_conversations_counting`].
-    pub(crate) async fn reprioritise_counting(
+    /// The same for the sides of a preview, as [`Broker::end_sides`].
+    pub(crate) async fn reprioritise_sides(
         &self,
-        filter: &ConversationFilter,
+        sides: &[ConversationSide],
         level: Level,
         changed: &mut Changed,
     ) -> Result<()> {
-        let (sides, has_more) = self.sides_to_change(filter, false, MOST_CONVERSATIONS).await?;
-        changed.has_more = has_more;
         let verb =
             |side: &ConversationSide| Verb::Reprioritise { handle: side.conversation_handle, level: level.get() };
-        self.change_each(&sides, None, verb, changed).await
+        self.change_each(sides, None, verb, changed).await
     }
 
     /// The oldest sides that a filter chooses, at most so many, those that have ended only if the change takes them; and whether
@@ -168,11 +158,18 @@ impl Broker {
         verb: impl Fn(&ConversationSide) -> Verb,
         changed: &mut Changed,
     ) -> Result<()> {
+        // A thousand conversations of one such group took 83 minutes.
+        let mut held = HashSet::new();
         for side in sides {
+            if held.contains(&side.conversation_group_id) {
+                changed.held += 1;
+                continue;
+            }
             // In a transaction: a call that is given up may still happen on a server, once the lock is free.
             let tx = self.begin().await?;
             let Ok(done) = tokio::time::timeout(GROUP_WAIT, tx.perform(verb(side))).await else {
                 changed.held += 1;
+                held.insert(side.conversation_group_id);
                 continue;
             };
             let done = match done {
@@ -258,11 +255,12 @@ impl Broker {
             let left = (total - messages.len()) as u64;
             has_more |= messages.len() > most as usize;
             messages.truncate(most as usize);
-            return Ok(Purgeable { messages, left, has_more });
+            return Ok(Purgeable { messages, left, has_more, takes_all: is_everything });
         }
     }
 
-    /// Of chosen messages of conversations those that no other message of their conversation stands before.
+    /// Of chosen messages of conversations those that no other message of their conversation stands before. An EndDialog or an Error
+    /// stays if a message does, and what stands behind it: its removal ends the conversation, and that would remove the rest.
     async fn leading(
         &self,
         queue: &str,
@@ -270,10 +268,10 @@ impl Broker {
         read_at_once: usize,
     ) -> Result<MessagesOfConversations> {
         let mut leading = MessagesOfConversations::new();
-        // Each round decides at least one conversation: as many messages as were chosen of it are enough.
+        // Each round decides at least one conversation: one message more than were chosen of it are enough.
         while !chosen.is_empty() {
             let asked: Vec<_> = chosen.keys().take(READ_TOGETHER).copied().collect();
-            let top = asked.iter().map(|handle| chosen[handle].len()).sum::<usize>().max(read_at_once);
+            let top = asked.iter().map(|handle| chosen[handle].len() + 1).sum::<usize>().max(read_at_once);
             let handles = read::list(asked.iter().map(|handle| &handle.0));
             let all = MessageFilter::default();
             let found = self.messages_of(Some(handles), Some(queue), &all, None, top as u32, 0).await?;
@@ -285,8 +283,13 @@ impl Broker {
                 let ids: HashSet<_> = messages.iter().map(|message| message.message_id).collect();
                 let run = whole.iter().take_while(|message| ids.contains(&message.message_id)).count();
                 let is_whole = cut.is_none() || !whole.is_empty() && cut != Some(handle);
-                if is_whole || run < whole.len() || run == messages.len() {
+                let goes_on = run < whole.len();
+                if is_whole || goes_on || run == messages.len() && !messages.iter().any(is_last) {
+                    let stays = !whole[run..].iter().all(is_last);
                     whole.truncate(run);
+                    if stays {
+                        whole.truncate(whole.iter().position(is_last).unwrap_or(run));
+                    }
                     leading.insert(handle, whole);
                     chosen.remove(&handle);
                 }
@@ -297,7 +300,8 @@ impl Broker {
 
     /// Removes messages of a queue: they are received and dropped. Their conversations go on, and no other side is notified; only
     /// a conversation whose EndDialog or Error was removed is ended. A message that stands behind one that the filter does not choose
-    /// stays, as do those of quarantined groups, and of groups that other sessions hold. At most [`MOST_MESSAGES`] at a time.
+    /// stays, as do an Error before such a one, those of quarantined groups, and of groups that other sessions hold. At most
+    /// [`MOST_MESSAGES`] at a time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
@@ -315,32 +319,26 @@ impl Broker {
     /// with [`Broker::end_conversations`].
     pub async fn purge(&self, queue: &str, filter: &MessageFilter) -> Result<Purged> {
         let mut purged = Purged::default();
-        self.purge_counting(queue, filter, &mut purged).await?;
+        let found = self.purgeable_at_once(queue, filter, MOST_MESSAGES).await?;
+        self.purge_found(queue, found, &mut purged).await?;
         Ok(purged)
     }
 
-    /// The same, as [`Broker::end_conversations_counting`]; one commit has the messages of up to fifty conversations.
-    pub(crate) async fn purge_counting(&self, queue: &str, filter: &MessageFilter, purged: &mut Purged) -> Result<()> {
-        let Purgeable { messages, left, has_more } = self.purgeable_at_once(queue, filter, MOST_MESSAGES).await?;
-        (purged.left, purged.has_more) = (left, has_more);
-        self.purge_chosen(queue, messages, purged).await
-    }
-
-    async fn purge_chosen(&self, queue: &str, chosen: Vec<PeekedMessage>, purged: &mut Purged) -> Result<()> {
-        let conversations: Vec<_> = by_conversation(chosen).into_iter().collect();
+    /// The same for the messages of a preview, as [`Broker::end_sides`]; one commit has the messages of up to fifty conversations.
+    pub(crate) async fn purge_found(&self, queue: &str, found: Purgeable, purged: &mut Purged) -> Result<()> {
+        (purged.left, purged.has_more) = (found.left, found.has_more);
+        let conversations: Vec<_> = by_conversation(found.messages).into_iter().collect();
         let mut passed = Vec::new();
         for some in conversations.chunks(PURGED_AT_ONCE) {
             let tx = self.begin().await?;
             let mut done = Purged::default();
             for (handle, messages) in some {
-                let batch = receive_chosen(&tx, queue, *handle, messages).await?;
-                let number = batch.as_ref().map_or(0, Batch::len);
+                let (number, has_last) = receive_chosen(&tx, queue, *handle, messages, found.takes_all).await?;
                 if number < messages.len() {
                     passed.push((*handle, messages));
                 }
-                let Some(batch) = batch else { continue };
                 done.messages += number as u64;
-                if batch.iter().any(|message| message.is_end_dialog() || message.is_error()) {
+                if has_last {
                     tx.end(*handle).await?;
                     done.ended += 1;
                 }
@@ -364,33 +362,52 @@ impl Broker {
     }
 }
 
-/// Receives messages of a conversation that were chosen, as far as they are the first ones. Since then another receiver may have
-/// taken some of them, and an Error or a timer may have come before them: a RECEIVE of as many gave others in their place, and they
-/// were lost.
+/// Receives messages of a conversation that were chosen, as far as they are the first ones: how many, and whether an EndDialog or an
+/// Error was among them, behind which nothing is left. Since they were chosen another receiver may have taken some of them, and an
+/// Error or a timer may have come before them: a RECEIVE of as many gave others in their place, and they were lost.
 async fn receive_chosen(
     tx: &Tx,
     queue: &str,
     handle: ConversationHandle,
     chosen: &[PeekedMessage],
-) -> Result<Option<Batch>> {
+    takes_all: bool,
+) -> Result<(usize, bool)> {
     let ids: HashSet<_> = chosen.iter().map(|message| message.message_id).collect();
+    let receive = async |top: usize| match tx.receive(queue).conversation(handle).top(top as u64).await {
+        Ok(batch) => Ok(batch),
+        // It has ended meanwhile.
+        Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => Ok(None),
+        Err(error) => Err(error),
+    };
+    let is_last = |message: &Message| message.is_end_dialog() || message.is_error();
     let mut top = chosen.len();
     while top > 0 {
         tx.savepoint(BEFORE_RECEIVE).await?;
-        let batch = match tx.receive(queue).conversation(handle).top(top as u64).await {
-            Ok(Some(batch)) => batch,
-            Ok(None) => return Ok(None),
-            // It has ended meanwhile.
-            Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        top = batch.iter().take_while(|message| ids.contains(&message.message_id)).count();
-        if top == batch.len() {
-            return Ok(Some(batch));
+        let Some(batch) = receive(top).await? else { return Ok((0, false)) };
+        let run = batch.iter().take_while(|message| ids.contains(&message.message_id)).count();
+        if run == batch.len() {
+            let Some(last) = batch.iter().position(is_last) else { return Ok((run, false)) };
+            // The end of the conversation removes what is left of it.
+            let (mut received, mut may_end) = (run, true);
+            while may_end && let Some(rest) = receive(if takes_all { 1000 } else { 2 }).await? {
+                may_end = takes_all || rest.iter().all(is_last);
+                received += if takes_all { rest.len() } else { 0 };
+            }
+            if may_end {
+                return Ok((received, true));
+            }
+            top = last;
+        } else {
+            top = run;
         }
         tx.rollback_to(BEFORE_RECEIVE).await?;
     }
-    Ok(None)
+    Ok((0, false))
+}
+
+/// Whether the removal of this message ends its conversation.
+fn is_last(message: &PeekedMessage) -> bool {
+    [system::END_DIALOG, system::ERROR].contains(&&*message.message_type_name)
 }
 
 type MessagesOfConversations = BTreeMap<ConversationHandle, Vec<PeekedMessage>>;
@@ -485,23 +502,83 @@ mod tests {
         let broker = broker().await;
         let only = MessageFilter { message_type: Some("DEFAULT".into()), ..MessageFilter::default() };
         dialog(&broker, &["DEFAULT", "DEFAULT", "keep"]).await;
-        let (chosen, left) = broker.purgeable("work", &only).await.unwrap();
-        assert_eq!((chosen.len(), left), (2, 0));
+        let found = broker.purgeable_at_once("work", &only, MOST_MESSAGES).await.unwrap();
+        assert_eq!((found.messages.len(), found.left), (2, 0));
         // Another receiver.
         assert_eq!(received(&broker, 1).await, ["DEFAULT"]);
-        let mut purged = Purged { left, ..Purged::default() };
-        broker.purge_chosen("work", chosen, &mut purged).await.unwrap();
+        let mut purged = Purged::default();
+        broker.purge_found("work", found, &mut purged).await.unwrap();
         assert_eq!((purged.messages, purged.ended, purged.left), (1, 0, 0), "{purged:?}");
         assert_eq!(received(&broker, 9).await, ["keep"]);
 
         let broken = dialog(&broker, &["DEFAULT"]).await;
-        let (chosen, left) = broker.purgeable("work", &only).await.unwrap();
-        assert_eq!(chosen.len(), 1);
+        let found = broker.purgeable_at_once("work", &only, MOST_MESSAGES).await.unwrap();
+        assert_eq!(found.messages.len(), 1);
         broker.end_with_error(broken, 1, "it is too late").await.unwrap();
-        let mut purged = Purged { left, ..Purged::default() };
-        broker.purge_chosen("work", chosen, &mut purged).await.unwrap();
+        let mut purged = Purged::default();
+        broker.purge_found("work", found, &mut purged).await.unwrap();
         assert_eq!((purged.messages, purged.ended, purged.left), (0, 0, 1), "{purged:?}");
-        assert_eq!(received(&broker, 9).await, [crate::protocol::system::ERROR, "DEFAULT"]);
+        assert_eq!(received(&broker, 9).await, [system::ERROR, "DEFAULT"]);
+    }
+
+    /// The purge of an Error ended its conversation, and what stood behind it was gone.
+    #[tokio::test]
+    async fn a_purge_ends_no_conversation_that_has_messages_left() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        let of_type = |name: &str| MessageFilter { message_type: Some(name.into()), ..MessageFilter::default() };
+        let purge = async |filter: MessageFilter, most| {
+            let found = broker.purgeable_at_once("work", &filter, most).await.unwrap();
+            let (chosen, mut purged) = (found.messages.len() as u64, Purged::default());
+            broker.purge_found("work", found, &mut purged).await.unwrap();
+            (chosen, purged.messages, purged.ended, purged.left)
+        };
+        let broken = dialog(&broker, &["DEFAULT", "keep"]).await;
+        broker.end_with_error(broken, 1, "why").await.unwrap();
+        assert_eq!(purge(of_type(system::ERROR), 9).await, (0, 0, 0, 1));
+        // It is chosen when it stands alone, and another one has come behind it when its turn comes.
+        let found = broker.purgeable_at_once("work", &MessageFilter::default(), 9).await.unwrap();
+        let only_error = Purgeable { messages: found.messages[..1].to_vec(), ..Purgeable::default() };
+        let mut purged = Purged::default();
+        broker.purge_found("work", only_error, &mut purged).await.unwrap();
+        assert_eq!((purged.messages, purged.ended, purged.left), (0, 0, 1));
+        assert_eq!(received(&broker, 9).await, [system::ERROR, "DEFAULT", "keep"]);
+
+        // All are meant, and the read gave only the first ones: the end would remove the others anyway.
+        let broken = dialog(&broker, &["DEFAULT", "DEFAULT", "keep"]).await;
+        broker.end_with_error(broken, 1, "why").await.unwrap();
+        assert_eq!(purge(MessageFilter::default(), 2).await, (2, 4, 1, 0));
+        // Behind it stands only what says the same.
+        let both = dialog(&broker, &["DEFAULT"]).await;
+        broker.end(both).await.unwrap();
+        assert_eq!(received(&broker, 1).await, ["DEFAULT"]);
+        broker.execute("ALTER DATABASE CURRENT SET ERROR_BROKER_CONVERSATIONS").await.unwrap();
+        assert_eq!(purge(of_type(system::ERROR), 9).await, (1, 1, 1, 0));
+        assert!(received(&broker, 9).await.is_empty());
+    }
+
+    /// Five seconds for each of its conversations were 83 minutes for a thousand.
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_a_session_holds_is_waited_for_once() {
+        let _limit = crate::testing::limit();
+        let broker = broker().await;
+        for _ in 0..8 {
+            dialog(&broker, &["DEFAULT"]).await;
+        }
+        let workers = ConversationFilter { service: Some("worker".into()), ..ConversationFilter::default() };
+        let sides = broker.conversations(&workers, 9).await.unwrap();
+        let (held, others) = (sides[0].conversation_group_id, &sides[1..7]);
+        for side in others {
+            broker.move_conversation(side.conversation_handle, held).await.unwrap();
+        }
+        let sides = broker.conversations(&workers, 9).await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        tx.send(sides[0].conversation_handle, "DEFAULT", "x").await.unwrap();
+        let (begun, mut done) = (tokio::time::Instant::now(), Changed::default());
+        broker.end_sides(&sides, None, EndForm::Plain, &mut done).await.unwrap();
+        // The clock of the test moves when this thread waits for another, so that the free one may look held.
+        assert!(done.held >= 7 && done.changed + done.held == 8, "{done:?}");
+        assert!(begun.elapsed() < 3 * GROUP_WAIT, "{:?}", begun.elapsed());
     }
 
     #[tokio::test]

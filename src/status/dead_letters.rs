@@ -10,6 +10,7 @@ use crate::protocol::Verb;
 use crate::store::{SqlRow, SqlValue};
 use crate::time::Timestamp;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// The most dead letters that one call redrives, purges or shows.
@@ -128,8 +129,8 @@ impl Broker {
     }
 
     /// Redrives the dead letters of a filter, in the order in which they arrived, one commit each: see
-    /// [`Act::redrive_dead_letter`]. Those whose conversation has ended stay. Each waits at most five seconds for a session
-    /// that holds its conversation group. At most [`MOST_DEAD_LETTERS`] at a time.
+    /// [`Act::redrive_dead_letter`]. Those whose conversation has ended stay. It waits at most five seconds for a session
+    /// that holds a conversation group. At most [`MOST_DEAD_LETTERS`] at a time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
@@ -151,15 +152,20 @@ impl Broker {
     /// Those of the store; then letters before the failure are redriven.
     pub async fn redrive_dead_letters(&self, filter: &DeadLetterFilter) -> Result<Redriven> {
         let mut done = Redriven::default();
-        self.redrive_counting(filter, &mut done).await?;
+        self.redrive_letters(&self.dead_letters(filter, MOST_DEAD_LETTERS, 0).await?, &mut done).await?;
         Ok(done)
     }
 
-    /// The same, as [`Broker::end_conversations_counting`].
-    pub(crate) async fn redrive_counting(&self, filter: &DeadLetterFilter, done: &mut Redriven) -> Result<()> {
-        for letter in self.dead_letters(filter, MOST_DEAD_LETTERS, 0).await? {
+    /// The same for the letters of a preview, as [`Broker::end_sides`].
+    pub(crate) async fn redrive_letters(&self, letters: &[DeadLetter], done: &mut Redriven) -> Result<()> {
+        let mut held = HashSet::new();
+        for letter in letters {
             if !letter.is_conversation_open {
                 done.ended += 1;
+                continue;
+            }
+            if held.contains(&letter.conversation_group_id) {
+                done.held += 1;
                 continue;
             }
             let redrive = Verb::RedriveDeadLetter { letter: letter.dead_letter_id };
@@ -167,6 +173,7 @@ impl Broker {
             let tx = self.begin().await?;
             let Ok(redriven) = tokio::time::timeout(GROUP_WAIT, tx.perform(redrive)).await else {
                 done.held += 1;
+                held.insert(letter.conversation_group_id);
                 continue;
             };
             let redriven = match redriven {
@@ -191,13 +198,13 @@ impl Broker {
     /// Those of the store; then letters before the failure are purged.
     pub async fn purge_dead_letters(&self, filter: &DeadLetterFilter) -> Result<u64> {
         let mut purged = 0;
-        self.purge_dead_counting(filter, &mut purged).await?;
+        self.purge_letters(&self.dead_letters(filter, MOST_DEAD_LETTERS, 0).await?, &mut purged).await?;
         Ok(purged)
     }
 
-    /// The same, as [`Broker::end_conversations_counting`].
-    pub(crate) async fn purge_dead_counting(&self, filter: &DeadLetterFilter, purged: &mut u64) -> Result<()> {
-        for letter in self.dead_letters(filter, MOST_DEAD_LETTERS, 0).await? {
+    /// The same for the letters of a preview, as [`Broker::end_sides`].
+    pub(crate) async fn purge_letters(&self, letters: &[DeadLetter], purged: &mut u64) -> Result<()> {
+        for letter in letters {
             match self.purge_dead_letter(letter.dead_letter_id).await {
                 Ok(()) => *purged += 1,
                 Err(error) if [Code::DEAD_LETTER_NOT_FOUND, Code::DEAD_LETTER_LOCKED].contains(&error.code()) => {}

@@ -258,6 +258,32 @@ fn changes_of_many_are_previewed_and_confirmed() {
     assert!(purged.len() == 1 && purged[0]["messages"].as_u64() > Some(0), "one object: {purged:?}");
 }
 
+/// An older conversation that came to match ended with them, and messages went whose preview had said that they stay.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_change_takes_what_its_preview_has_shown() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let orders = ["older", "newer"].map(|body| shop.order(&[body]));
+    let breaks = |order: &str| shop.ok(&["end", order, "--error", "5", "--description", "why"]);
+    breaks(&orders[1]);
+    // The newer one has an Error before its message.
+    let purging = ["purge", "orders", "--type", "//shop/PlaceOrder"];
+    let done = shop.asked(&purging, || {
+        let all = shop.json(&["--json", "peek", "orders"]);
+        let error = all.iter().find(|message| message["message_type_name"].as_str().unwrap().ends_with("/Error"));
+        let handle = error.unwrap()["conversation_handle"].as_str().unwrap();
+        shop.ok(&["receive", "orders", "--conversation", handle, "--top", "1"]);
+    });
+    assert!(done.contains("removed 1 message; ended 0 conversations; left 1 message"), "{done}");
+    assert_eq!(shop.bodies("orders"), ["newer"]);
+    let ending = ["end", "--all", "--queue", "orders", "--state", "ER"];
+    let done = shop.asked(&ending, || drop(breaks(&orders[0])));
+    assert!(done.contains("1 ended, 0 gone"), "{done}");
+    let left = shop.json(&[&["--json"], &ending[..], &["--yes"]].concat());
+    assert_eq!(left[0]["changed"], 1, "the older one is there: {left:?}");
+}
+
 #[test]
 fn definitions_are_applied_twice_and_previewed() {
     let _limit = crate::limit();

@@ -36,6 +36,22 @@ fn end_answers_the_end_of_dialogs() {
 }
 
 #[test]
+fn what_stands_behind_an_error_is_printed_before_its_conversation_is_ended() {
+    let _limit = crate::limit();
+    for follows in [false, true] {
+        let shop = Shop::open();
+        let order = shop.order(&["a", "b", "c"]);
+        shop.ok(&["end", &order, "--error", "5", "--description", "why"]);
+        let mut arguments = vec!["--json", "receive", "orders", "--top", "1", "--end"];
+        arguments.extend(["--follow", "--wait", "1ms"].iter().filter(|_| follows));
+        let messages = shop.json(&arguments);
+        assert!(messages[0]["message_type_name"].as_str().unwrap().ends_with("/Error"), "{messages:?}");
+        assert_eq!(messages[1..].iter().map(body).collect::<Vec<_>>(), ["a", "b", "c"]);
+        shop.fails(3, &["peek", "orders"]);
+    }
+}
+
+#[test]
 fn end_ends_a_conversation_once_that_has_both_an_error_and_an_end_of_dialog() {
     let _limit = crate::limit();
     let shop = Shop::open();

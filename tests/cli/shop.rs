@@ -129,6 +129,36 @@ impl Shop {
         let input = child.stdin.take();
         Running { child, input, output: Some(output) }
     }
+
+    /// Runs it on a terminal, where it asks before it changes anything; what `meanwhile` does happens between the question and `y`.
+    /// Gives what it prints to standard output.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn asked(&self, arguments: &[&str], meanwhile: impl FnOnce()) -> String {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        use std::io::{Read, Write};
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&terminal).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap().into_string().unwrap();
+        let side = std::fs::File::options().read(true).write(true).open(name).unwrap();
+        let mut command = Process::new(cargo_bin!("dialoq"));
+        command.current_dir(self.folder.path()).env("DIALOQ_URL", self.url()).args(arguments);
+        command.stdin(side.try_clone().unwrap()).stderr(side).stdout(Stdio::piped());
+        let child = command.spawn().unwrap();
+        // It holds the other side of the terminal.
+        drop(command);
+        let (mut terminal, mut shown) = (std::fs::File::from(terminal), Vec::new());
+        while !shown.ends_with(b"[y/N] ") {
+            let mut some = [0; 100];
+            let read = terminal.read(&mut some).unwrap_or_else(|error| panic!("{error}: {}", text(&shown)));
+            shown.extend_from_slice(&some[..read]);
+        }
+        meanwhile();
+        terminal.write_all(b"y\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&shown));
+        text(&output.stdout)
+    }
 }
 
 /// The arguments that place an order, without bodies.

@@ -88,6 +88,24 @@ fn one_job_is_called_one_job() {
 }
 
 #[test]
+fn a_refused_note_leaves_the_lease_as_it_is() {
+    let _limit = crate::limit();
+    let shop = emails("", 1);
+    let taken = &shop.json(&["--json", "work", "take", "emails", "--lease", "10m"])[0];
+    let [job, token] = ["job", "token"].map(|name| taken[name].to_string());
+    let until = || shop.json(&["--json", "work", "list", "--job", &job])[0]["due_at"].clone();
+    let before = until();
+    assert!(before.is_string(), "{before}");
+    let long = "x".repeat(3001);
+    let refused = shop.fails(1, &["work", "extend", &job, &token, "--lease", "2h", "--progress", &long]);
+    assert!(refused.contains("60005"), "{refused}");
+    assert_eq!(until(), before);
+    shop.ok(&["work", "extend", &job, &token, "--lease", "2h", "--progress", "half"]);
+    assert_ne!(until(), before);
+    shop.fails(2, &["work", "list", "emails", "--limit", "0"]);
+}
+
+#[test]
 fn a_report_on_a_job_that_no_reader_took_says_so() {
     let _limit = crate::limit();
     let shop = emails("", 1);

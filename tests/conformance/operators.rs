@@ -2,7 +2,7 @@
 
 use crate::rig::{Text, code};
 use dialoq::define::DefinitionChangeKind;
-use dialoq::protocol::EndForm;
+use dialoq::protocol::{EndForm, system};
 use dialoq::status::{ConversationFilter, FindingKind, MessageFilter, MessageState, OffBy, ReasonKind, SubjectKind};
 use dialoq::{Act, GroupId, Level};
 use std::time::Duration;
@@ -172,6 +172,18 @@ case!(changes_of_many_touch_only_what_the_filter_means, [288], async |t| {
     assert_eq!((purged.messages, purged.ended, purged.left), (1, 0, 0));
     assert_eq!(t.receive("QT").await?.texts(), ["b"]);
     t.send(one.initiator, "Text", "goes on").await?;
+    // The end of a conversation removes what is left of it, so an Error stays that stands before a message.
+    let broken = t.pair().await?;
+    t.send(broken.initiator, "Text", "c").await?;
+    t.end_with_error(broken.initiator, 5, "why").await?;
+    let of_broken = MessageFilter { conversation: Some(broken.target), ..all() };
+    let errors = MessageFilter { message_type: Some(system::ERROR.to_owned()), ..all() };
+    let (messages, left) = t.broker.purgeable("QT", &errors).await?;
+    assert_eq!((messages.len(), left), (0, 1));
+    let purged = t.broker.purge("QT", &errors).await?;
+    assert_eq!((purged.messages, purged.ended, purged.left), (0, 0, 1));
+    let purged = t.broker.purge("QT", &of_broken).await?;
+    assert_eq!((purged.messages, purged.ended, purged.left), (2, 1, 0));
 
     let by = |id| ConversationFilter { id: Some(id), ..ConversationFilter::default() };
     let changed = t.broker.reprioritise_conversations(&by(one.target.0), Level::new(9)).await?;

@@ -2,6 +2,7 @@
 
 use crate::rig::{Session, Text, code};
 use crate::servers::Store;
+use dialoq::Act;
 use dialoq::protocol::{OutgoingMessage, Verb};
 
 case!(rolled_back_rows_return_unchanged, [173], async |t| {
@@ -185,21 +186,31 @@ case!(disabling_is_notified, [182], async |t| {
     t.define(
         "CREATE QUEUE [Events];
          CREATE SERVICE [Listener] ON QUEUE [Events] ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
-         CREATE EVENT NOTIFICATION [N] ON QUEUE [QT] FOR BROKER_QUEUE_DISABLED TO SERVICE 'Listener', 'current database'",
+         CREATE EVENT NOTIFICATION [N] ON QUEUE [QT] FOR BROKER_QUEUE_DISABLED TO SERVICE 'Listener', 'current database';
+         CREATE QUEUE [<odd\u{1}\u{b}\u{ffff}>];
+         CREATE SERVICE [Odd] ON QUEUE [<odd\u{1}\u{b}\u{ffff}>] ([DEFAULT]);
+         CREATE EVENT NOTIFICATION [O] ON QUEUE [<odd\u{1}\u{b}\u{ffff}>] FOR BROKER_QUEUE_DISABLED
+             TO SERVICE 'Listener', 'current database'",
     )
     .await?;
+    let odd = t.broker.begin_dialog("Odd", "Odd").await?;
+    t.broker.send(odd, "DEFAULT", "poison").await?;
     let dialog = t.dialog().await?;
     t.send(dialog, "Text", "poison").await?;
-    for _ in 0..5 {
-        assert!(t.receive("Events").await?.is_empty());
-        let tx = t.begin().await?;
-        assert_eq!(tx.receive("QT").await?.len(), 1);
-        tx.rollback().await?;
+    // XML has no way to write the characters of the second name.
+    for (queue, shown) in [("QT", "QT"), ("<odd\u{1}\u{b}\u{ffff}>", "&lt;odd\u{fffd}\u{fffd}\u{fffd}&gt;")] {
+        for _ in 0..5 {
+            assert!(t.receive("Events").await?.is_empty());
+            let tx = t.begin().await?;
+            assert_eq!(tx.receive(queue).await?.len(), 1);
+            tx.rollback().await?;
+        }
+        let events = t.receive("Events").await?;
+        assert_eq!(events.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"], "{queue}");
+        let body = events[0].text().expect("the event is text");
+        let name = format!("<ObjectName>{shown}</ObjectName>");
+        assert!(body.contains("BROKER_QUEUE_DISABLED") && body.contains(&name), "{body}");
     }
-    let events = t.receive("Events").await?;
-    assert_eq!(events.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"]);
-    let body = events[0].text().expect("the event is text");
-    assert!(body.contains("BROKER_QUEUE_DISABLED") && body.contains("QT"), "{body}");
 });
 
 case!(a_notification_whose_conversation_is_ended_is_dropped, [182], async |t| {

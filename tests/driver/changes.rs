@@ -138,3 +138,21 @@ pub(crate) fn a_message_to_a_side_that_is_erased_meanwhile_does_not_stay(store: 
         tokio::time::timeout(SOON, gone).await.expect("the message stays");
     });
 }
+
+/// Receives are held back for a minute at most. A definition whose process has died leaves its hold to the clock.
+pub(crate) fn a_hold_ends_although_the_clock_is_set_back(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.send(dialog(&broker).await, "//t/Word", "0").await.unwrap();
+        broker.close().await.unwrap();
+        for (later, given) in [("30 seconds", 0), ("1 hour", 1)] {
+            let hold =
+                format!("UPDATE dialoq.service_queue SET receives_held_until = clock_timestamp() + interval '{later}'");
+            client.batch_execute(&hold).await.unwrap();
+            let received = "SELECT count(*) FROM dialoq.receive('server')";
+            assert_eq!(number(&client, received).await, given, "a hold of {later}");
+        }
+        client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+        let holds = "SELECT count(*) FROM dialoq.service_queue WHERE receives_held_until IS NOT NULL";
+        assert_eq!(number(&client, holds).await, 0);
+    });
+}

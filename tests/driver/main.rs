@@ -109,6 +109,8 @@ fn main() -> ExitCode {
             a_conversation_that_moves_again_waits_for_its_last_recheck a_message_under_way_to_a_service_that_moves_outlives_its_queue
             a_message_of_a_service_that_moves_outlives_its_queue_in_a_turn_of_the_generations
             a_dropped_queue_leaves_no_row_of_a_message_under_way
+            a_message_that_came_to_a_side_as_it_ended_takes_no_place_of_another
+            bounds_of_the_level_are_refused_where_they_choose_nothing
             a_message_under_way_waits_for_no_other_transaction a_message_under_way_is_found_behind_many_requests
             a_message_under_way_to_a_service_that_moves_waits_for_no_other_transaction
             a_message_under_way_is_found_by_an_idle_process
@@ -116,7 +118,7 @@ fn main() -> ExitCode {
             a_recheck_is_done_although_the_clock_was_set_back a_tick_reads_a_part_of_very_many_requests;
         Postgres changes: a_change_that_waits_for_one_group_holds_no_other
             an_error_for_all_conversations_reaches_a_side_that_is_being_made a_queue_is_dropped_beside_an_open_send
-            a_message_to_a_side_that_is_erased_meanwhile_does_not_stay;
+            a_message_to_a_side_that_is_erased_meanwhile_does_not_stay a_hold_ends_although_the_clock_is_set_back;
         Postgres dialog_batches: a_batch_begins_what_is_plain_and_leaves_the_rest
             a_batch_ends_what_is_plain_and_leaves_the_rest first_messages_go_among_others_in_a_batch
             what_is_left_of_a_batch_is_done_alone a_first_message_is_not_sent_under_the_lock_of_another_group;
@@ -199,7 +201,7 @@ fn main() -> ExitCode {
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
             a_wait_for_a_group_lasts_longer_than_the_search_for_deadlocks
-            a_member_by_set_role_is_no_stranger the_right_to_connect_keeps_a_member_out_of_another_database;
+            a_member_by_set_role_is_no_stranger a_login_with_rights_on_single_verbs_is_no_stranger the_right_to_connect_keeps_a_member_out_of_another_database;
         Postgres held: rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
             rows_of_thousands_of_dead_processes_do_not_stop_tick
             an_attempt_that_another_session_noted_first_does_no_harm

@@ -457,3 +457,60 @@ pub(crate) fn a_tick_reads_a_part_of_very_many_requests(store: Store) {
         long.batch_execute("ROLLBACK").await.unwrap();
     });
 }
+
+/// The bounds choose a group by its level. They were ignored where the group was chosen in another way.
+pub(crate) fn bounds_of_the_level_are_refused_where_they_choose_nothing(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.send(dialog(&broker).await, "//t/Word", "0").await.unwrap();
+        broker.close().await.unwrap();
+        for way in ["p_oldest => true", "p_conversation_group_id => gen_random_uuid()"] {
+            for bounds in ["p_lowest => 2", "p_highest => 9"] {
+                let receive = format!("SELECT FROM dialoq.receive('server', 1, {way}, {bounds})");
+                let refused = client.query(&receive, &[]).await.unwrap_err();
+                let message = refused.as_db_error().unwrap().message();
+                assert!(message.contains("leave it out"), "{receive}: {message}");
+            }
+        }
+        let all = "receive('server', 1, p_oldest => true, p_lowest => 1, p_highest => 10)";
+        assert_eq!(texts(&client, all).await, ["0"]);
+    });
+}
+
+/// An open SEND had found its peer before that ended. A RECEIVE of one took this late message, which no receiver gets, for the one that
+/// it was to give, and was empty.
+pub(crate) fn a_message_that_came_to_a_side_as_it_ended_takes_no_place_of_another(store: Store) {
+    on(store, |broker, client, database| async move {
+        let receives = [
+            "receive('server', 1)",
+            "receive('server', 1, p_oldest => true)",
+            "receive('server', 1, p_conversation_group_id => '{group}')",
+            "receive_batch('server', ARRAY[1]::bigint[])",
+        ];
+        let mut pairs = Vec::new();
+        for _ in receives {
+            let pair = (dialog(&broker).await, dialog(&broker).await);
+            broker.send(pair.0, "//t/Word", "0").await.unwrap();
+            broker.send(pair.1, "//t/Word", "0").await.unwrap();
+            pairs.push((pair.0.0.to_string(), pair.1.0.to_string()));
+        }
+        // No tick of its own makes a recheck.
+        broker.close().await.unwrap();
+        assert_eq!(texts(&client, "receive_batch('server', array_fill(NULL::bigint, ARRAY[8]))").await.len(), 8);
+        let sender = self::client(database.url()).await;
+        for (receive, (ended, open)) in receives.into_iter().zip(&pairs) {
+            let [(ended_side, group), (open_side, _)] = targets(&client, [ended, open]).await;
+            client.batch_execute(&format!("SELECT dialoq.move_conversation('{open_side}', '{group}')")).await.unwrap();
+            let send = |to: &str, text| format!("SELECT * FROM dialoq.send('{to}', '//t/Word', '{text}')");
+            sender.batch_execute(&format!("BEGIN; {}", send(ended, "late"))).await.unwrap();
+            client.batch_execute(&format!("SELECT dialoq.end_conversation('{ended_side}')")).await.unwrap();
+            sender.batch_execute("COMMIT").await.unwrap();
+            sender.batch_execute(&send(open, "ready")).await.unwrap();
+            assert_eq!(texts(&client, &receive.replace("{group}", &group)).await, ["ready"], "{receive}");
+            assert!(texts(&client, "receive('server')").await.is_empty());
+        }
+        recheck(&client).await;
+        let late = "SELECT count(*) FROM dialoq.queue_message WHERE body IS NOT NULL";
+        let left = client.query_one(late, &[]).await.unwrap();
+        assert_eq!(left.get::<_, i64>(0), 0, "the rechecks remove what came late");
+    });
+}

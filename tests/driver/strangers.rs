@@ -360,6 +360,29 @@ pub(crate) fn a_member_by_set_role_is_no_stranger(store: Store) {
     });
 }
 
+/// An upgrade keeps such rights. Who waited for it was refused after 15 s, for a login "whose role may not use the broker".
+pub(crate) fn a_login_with_rights_on_single_verbs_is_no_stranger(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        let url = database.login("");
+        let name = url.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+        let sender = connect(&url).await;
+        let send = format!("BEGIN; SELECT * FROM dialoq.send('{dialog}', '//t/Word', 'a')");
+        sender.batch_execute(&send).await.unwrap_err();
+        sender.batch_execute("ROLLBACK").await.unwrap();
+        database.sql(&format!(
+            "GRANT USAGE ON SCHEMA dialoq TO {name}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dialoq TO {name}"
+        ));
+        sender.batch_execute(&send).await.unwrap();
+        let key = database.sql("SELECT dialoq.group_key(conversation_group_id) FROM dialoq.conversation_endpoint WHERE is_initiator AND NOT is_system");
+        assert_eq!(database.sql(&format!("SELECT dialoq.is_held_by_stranger({key})")), "f");
+        broker.close().await.unwrap();
+    });
+}
+
 /// A batch has read a peer and not written yet, and the peer is erased: the recheck finds the messages that it writes then.
 pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: Store) {
     run(|| async move {

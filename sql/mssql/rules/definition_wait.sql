@@ -47,7 +47,8 @@ AS
 BEGIN
     SET NOCOUNT ON;
     SET @is_held_back = 0;
-    IF @held_until <= dialoq.current_time_utc() RETURN;
+    -- No hold is longer than a minute: the clock was set back.
+    IF @held_until <= dialoq.current_time_utc() OR @held_until > DATEADD(second, 60, dialoq.current_time_utc()) RETURN;
     IF EXISTS (
         SELECT 1
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
@@ -81,7 +82,8 @@ BEGIN
     UPDATE q SET receives_held_until = NULL
     OUTPUT inserted.queue_id INTO @ended (queue_id)
     FROM dialoq.service_queue AS q WITH (ROWLOCK, READPAST)
-    WHERE q.receives_held_until IS NOT NULL AND (@are_all = 1 OR q.receives_held_until <= @now);
+    WHERE q.receives_held_until IS NOT NULL AND (@are_all = 1 OR q.receives_held_until <= @now
+        OR q.receives_held_until > DATEADD(second, 60, @now));
     SELECT @notices = CONCAT(@notices, N' q:', e.queue_id) FROM @ended AS e;
 END
 GO

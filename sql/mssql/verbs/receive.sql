@@ -1,6 +1,6 @@
 -- RECEIVE: takes messages of one conversation group out of a queue. Never waits.
 -- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to take from (NULL: the best
---     of the queue that no other session holds); bounds of the level; whether age counts and not level
+--     of the queue that no other session holds); bounds of the level of that best group; whether age counts and not level
 -- Gives: the messages in order of receipt, notices in each
 -- Errors: 58426, 58436, 59617, 60002, 60005
 -- Locks: the group, without waiting
@@ -21,6 +21,12 @@ BEGIN
     BEGIN
         SET @text = dialoq.throw_text(CONCAT(N'the range of levels is ', @lowest, N' to ', @highest,
             N'; it must be within 1 to 10, the lower first'));
+        THROW 60005, @text, 1;
+    END
+    IF (@lowest > 1 OR @highest < 10) AND (@by_age = 1 OR @conversation_handle IS NOT NULL OR @conversation_group_id IS NOT NULL)
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'the range of levels is ', @lowest, N' to ', @highest,
+            N'; it chooses a group by its level, so leave it out with @oldest, a conversation or a group'));
         THROW 60005, @text, 1;
     END
     SET @from_top = 10 - @highest;

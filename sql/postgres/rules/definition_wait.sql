@@ -36,7 +36,9 @@ CREATE OR REPLACE FUNCTION dialoq.is_held_back(p_queue_id integer) RETURNS boole
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM dialoq.service_queue AS q
-        WHERE q.queue_id = p_queue_id AND q.receives_held_until > dialoq.current_time_utc())
+        WHERE q.queue_id = p_queue_id AND q.receives_held_until > dialoq.current_time_utc()
+            -- No hold is longer: the clock was set back.
+            AND q.receives_held_until <= dialoq.current_time_utc() + interval '60 s')
     AND NOT EXISTS (
         SELECT FROM pg_locks AS l
         -- The prefix of group_key.
@@ -57,6 +59,7 @@ BEGIN
             WHERE q.queue_id = ANY (ARRAY(
                 SELECT h.queue_id FROM dialoq.service_queue AS h
                 WHERE p_are_all AND h.receives_held_until IS NOT NULL OR h.receives_held_until <= p_now
+                    OR h.receives_held_until > p_now + interval '60 s'
                 FOR NO KEY UPDATE SKIP LOCKED))
             RETURNING q.queue_id
         )

@@ -116,15 +116,16 @@ BEGIN
             AND l.classid::bigint << 32 | l.objid::bigint = p_key), 'a session that has ended meanwhile');
 END $$;
 
--- Whether a login may use the broker: it owns the schema, or is a member of one of the roles, if only by SET ROLE. A login
--- that comes by a SECURITY DEFINER function of a member is a stranger: the server shows the login of a session, not the role
--- it acts as.
+-- Whether a login may use the broker: it owns the schema, is a member of one of the roles, if only by SET ROLE, or has rights of
+-- its own on the schema, as for single verbs. A login that comes by a SECURITY DEFINER function of a member is a stranger: the server
+-- shows the login of a session, not the role it acts as.
 -- Gives: NULL for an unknown login, and if the roles do not exist, as in a copy of the database on another server
 CREATE OR REPLACE FUNCTION dialoq.may_use(p_login oid) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT (SELECT bool_or(pg_has_role(p_login, r.oid, 'MEMBER')) FROM pg_roles AS r
             WHERE r.rolname IN ('dialoq_user', 'dialoq_admin'))
         OR p_login = (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'dialoq')
+        OR (SELECT has_schema_privilege(r.oid, 'dialoq', 'USAGE') FROM pg_roles AS r WHERE r.oid = p_login)
 $$;
 
 -- Whether a session, or a prepared transaction, holds an advisory lock whose login may not use the broker.

@@ -30,7 +30,8 @@ BEGIN
         SELECT e.endpoint_id, e.rollbacks, dialoq.has_pending(e) AS has_pending, e.moved_recheck_id
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
-        WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND s.queue_id = p_queue_id
+        -- Messages that came to a side as it ended are left to the recheck. Taken here they used up the count, and the answer was empty.
+        WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id = p_queue_id
             AND (p_only IS NULL OR e.endpoint_id = p_only)
         ORDER BY e.priority DESC, e.conversation_handle
     LOOP
@@ -87,7 +88,6 @@ BEGIN
         FROM gone AS g
         JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = v_row.endpoint_id
         CROSS JOIN LATERAL dialoq.message_names(e.service_id, e.service_contract_id, g.message_type_id) AS n
-        WHERE e.state NOT IN ('DO', 'CD')
         ORDER BY g.delivery_class DESC, g.queuing_order;
     END LOOP;
     -- If no endpoint was found, the service may have moved to another queue before the lock was taken.

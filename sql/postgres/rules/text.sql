@@ -71,10 +71,13 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT lpad(to_hex(((p_unit & 255) << 8) | (p_unit >> 8)), 4, '0')
 $$;
 
--- Text between tags. A reader of XML takes a carriage return that is not escaped for the end of a line.
+-- Text between tags. A reader of XML takes a carriage return that is not escaped for the end of a line, and XML 1.0 has no way to
+-- write the other control characters.
 CREATE OR REPLACE FUNCTION dialoq.xml_text(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT replace(replace(replace(replace(p_text, '&', '&amp;'), '<', '&lt;'), '>', '&gt;'), E'\r', '&#x0D;')
+    SELECT regexp_replace(
+        replace(replace(replace(replace(p_text, '&', '&amp;'), '<', '&lt;'), '>', '&gt;'), E'\r', '&#x0D;'),
+        E'[\\u0001-\\u0008\\u000b\\u000c\\u000e-\\u001f\\u007f-\\u009f\\ufffe\\uffff]', E'\uFFFD', 'g')
 $$;
 
 -- The body of an Error.
@@ -82,10 +85,7 @@ CREATE OR REPLACE FUNCTION dialoq.error_body(p_code integer, p_description text)
 LANGUAGE sql IMMUTABLE AS $$
     SELECT dialoq.utf16(
         '<?xml version="1.0"?><Error xmlns="http://schemas.microsoft.com/SQL/ServiceBroker/Error"><Code>' || p_code::text
-        || '</Code><Description>'
-        -- XML 1.0 has no way to write the other control characters.
-        || regexp_replace(dialoq.xml_text(p_description), E'[\\u0001-\\u0008\\u000b\\u000c\\u000e-\\u001f\\u007f-\\u009f\\ufffe\\uffff]', E'\uFFFD', 'g')
-        || '</Description></Error>')
+        || '</Code><Description>' || dialoq.xml_text(p_description) || '</Description></Error>')
 $$;
 
 -- The body of an event notification.

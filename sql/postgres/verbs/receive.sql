@@ -1,6 +1,6 @@
 -- RECEIVE: takes messages of one conversation group out of a queue. Never waits.
 -- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to take from (NULL: the best of
---     the queue that no other session holds); bounds of the level; whether age counts and not level
+--     the queue that no other session holds); bounds of the level of that best group; whether age counts and not level
 -- Gives: the messages in order of receipt, notices in the first
 -- Errors: 8426, 8436, 9617, 60002, 60005
 -- Locks: the group, without waiting
@@ -59,6 +59,10 @@ BEGIN
     END IF;
     IF coalesce(p_lowest, 1) < 1 OR coalesce(p_highest, 10) NOT BETWEEN coalesce(p_lowest, 1) AND 10 THEN
         PERFORM dialoq.fail(60005, format('the range of levels is %s to %s; it must be within 1 to 10, the lower first',
+            coalesce(p_lowest, 1), coalesce(p_highest, 10)));
+    END IF;
+    IF (p_lowest > 1 OR p_highest < 10) AND (p_oldest OR NOT v_is_any) THEN
+        PERFORM dialoq.fail(60005, format('the range of levels is %s to %s; it chooses a group by its level, so leave it out with p_oldest, a conversation or a group',
             coalesce(p_lowest, 1), coalesce(p_highest, 10)));
     END IF;
     IF p_conversation_handle IS NOT NULL THEN

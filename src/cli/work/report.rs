@@ -6,7 +6,7 @@ use crate::cli::globals::{Globals, parse_span};
 use crate::cli::output::Output;
 use clap::Args;
 use dialoq::work::{AfterFailure, TakenJob};
-use dialoq::{Act, JobId};
+use dialoq::{Act, Broker, JobId};
 use serde_json::json;
 use std::time::Duration;
 
@@ -114,15 +114,21 @@ pub(super) struct Extend {
 impl Extend {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open().await?;
-        let mut done = broker.extend_job(self.taken.get(), self.lease).await;
-        if let (Ok(()), Some(progress)) = (&done, &self.progress) {
-            done = broker.report_job(self.taken.get(), progress.as_str()).await;
-        }
+        let done = self.extend(&broker).await;
         broker.close().await?;
         done?;
         match output.json {
             true => output.result_json(&json!({ "job": self.taken.job })),
             false => output.result(&format!("job {} is held on", self.taken.job)),
         }
+    }
+
+    /// Both or nothing: with a note that was refused the lease was longer all the same.
+    async fn extend(&self, broker: &Broker) -> dialoq::Result<()> {
+        let Some(progress) = &self.progress else { return broker.extend_job(self.taken.get(), self.lease).await };
+        let tx = broker.begin().await?;
+        tx.extend_job(self.taken.get(), self.lease).await?;
+        tx.report_job(self.taken.get(), progress.as_str()).await?;
+        tx.commit().await
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct List {
     #[arg(long, conflicts_with_all = ["state", "error", "taken_for"])]
     finished: bool,
     /// At most so many jobs.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
 
