@@ -319,6 +319,11 @@ fn holds_something(outcome: &Outcome) -> bool {
 }
 
 impl Tx {
+    /// What its store knows of it when it rolls back.
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
     pub(crate) fn new(store: Arc<dyn Store>, session: Session, seen: Seen) -> Self {
         let may_hold_groups = Arc::new(AtomicBool::new(false));
         Self {

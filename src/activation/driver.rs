@@ -2,14 +2,15 @@
 
 use super::monitor::{ActivationCounters, Decision, Launches, Monitor, MonitorSettings, ReaderEnd, Running};
 use super::reader::panic_text;
-use super::reader_run::ReaderRun;
 use super::session::{Session, Traces};
 use super::{HandlerResult, Procedure, Ramp};
 use crate::catalog::{Activation, Catalog, fold_name};
 use crate::error::{Code, Error, ErrorKind};
 use crate::protocol::Verb;
 use crate::protocol::definition::{QueueEvent, WorkNumber};
-use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, ReaderSlot, Seen, Store, work_queue_on_board};
+use crate::store::{
+    ActivatedTaskRow, CutShort, MonitorRow, QueueActivity, ReaderSlot, Seen, Store, work_queue_on_board,
+};
 use crate::time::Timestamp;
 use metrics::{counter, gauge};
 use std::collections::HashMap;
@@ -532,7 +533,8 @@ impl Driver {
             );
             let (procedure, of_reader) = (procedure.clone(), traces.clone());
             let handle = self.readers.spawn(async move {
-                let outcome = ReaderRun::new(of_reader.clone(), procedure.start(session)).await;
+                let traces = of_reader.clone();
+                let outcome = CutShort::new(move || traces.lose_open(), procedure.start(session)).await;
                 let left_open = of_reader.close();
                 (outcome, left_open)
             });

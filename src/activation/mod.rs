@@ -10,7 +10,6 @@ mod handlers;
 mod monitor;
 mod procedures;
 mod reader;
-mod reader_run;
 mod session;
 
 pub use driver::ReaderEvent;

@@ -6,6 +6,7 @@
 
 mod activity;
 mod check_room;
+mod cut_short;
 pub mod database;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -29,6 +30,7 @@ pub mod traced;
 pub mod url;
 
 pub use activity::{ActivityBoard, Counts, QueueActivity, QueueFacts, SleepGuard, WaitGuard};
+pub(crate) use cut_short::{CutShort, is_cut_short_by_runtime};
 pub use lock_holder::LockHolder;
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow, ProcessRows};
 pub use options::{AccessToken, Gathering, OpenOptions};

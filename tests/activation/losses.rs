@@ -4,9 +4,11 @@
 use crate::servers::{Database, Store};
 use crate::stage::{Puppet, Stage, Theatre, define, soon};
 use dialoq::activation::{Handlers, Ramp};
+use dialoq::work::WorkQueue;
 use dialoq::{Act, Broker, Code};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -142,6 +144,79 @@ staged!(postgres, an_abort_of_five_readers_at_a_statement_is_one_rollback, async
         };
         soon("five readers at a statement", all).await;
         soon("the abort", readers.abort()).await;
+        soon("the count", are_back(store, &database, &broker)).await;
+        has_counted(store, &broker, round).await;
+    }
+    broker.close().await.unwrap();
+});
+
+staged!(a_worker_that_is_stopped_with_five_messages_in_hand_is_one_rollback, async |store| {
+    let database = Database::fresh(store);
+    let broker = Broker::open(database.url()).await.unwrap();
+    define(&broker).await;
+    broker.execute("CREATE WORK QUEUE jobs WITH MAX_ATTEMPTS = 100, RETRY_DELAY_MS = 0").await.unwrap();
+    five_messages(&broker).await;
+    for _ in 0..5 {
+        broker.push_job("jobs", "job").await.unwrap();
+    }
+    for round in 1..=5 {
+        let (begun, mut at_work) = mpsc::unbounded_channel();
+        let worker = broker.worker(WorkQueue::text("jobs"), move |context, _: String| {
+            let begun = begun.clone();
+            async move {
+                let tx = context.tx.clone().unwrap();
+                if tx.receive("work").await.map_err(|error| error.to_string())?.is_some() {
+                    begun.send(()).unwrap();
+                }
+                drop(tx);
+                std::future::pending::<Result<(), String>>().await
+            }
+        });
+        let worker = worker.readers(5).in_transactions();
+        let worker = if round % 2 == 0 { worker.activated() } else { worker }.start();
+        for _ in 0..5 {
+            soon("five readers at work", at_work.recv()).await.unwrap();
+        }
+        if round < 3 {
+            soon("the end of the worker", worker.stop_within(Duration::ZERO)).await;
+        } else {
+            drop(worker);
+        }
+        soon("the count", are_back(store, &database, &broker)).await;
+        has_counted(store, &broker, round).await;
+    }
+    broker.close().await.unwrap();
+});
+
+/// Holds five messages in tasks of its own that do not come to an end. Then `main` returns.
+fn main_with_tasks_that_returns(url: &str) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let broker = Broker::open(url).await.unwrap();
+        let (begun, mut at_work) = mpsc::unbounded_channel();
+        for _ in 0..5 {
+            let (broker, begun) = (broker.clone(), begun.clone());
+            tokio::spawn(async move {
+                let arrival = broker.stream("work").top(1).next().await.unwrap().unwrap();
+                begun.send(()).unwrap();
+                std::future::pending::<()>().await;
+                drop(arrival);
+            });
+        }
+        for _ in 0..5 {
+            soon("five tasks at work", at_work.recv()).await.unwrap();
+        }
+    });
+}
+
+staged!(hosts, the_end_of_a_runtime_with_five_tasks_is_one_rollback, async |store| {
+    let database = Database::fresh(store);
+    let broker = Broker::open(database.url()).await.unwrap();
+    define(&broker).await;
+    five_messages(&broker).await;
+    for round in 1..=5 {
+        let url = database.url().to_owned();
+        tokio::task::spawn_blocking(move || main_with_tasks_that_returns(&url)).await.unwrap();
         soon("the count", are_back(store, &database, &broker)).await;
         has_counted(store, &broker, round).await;
     }

@@ -15,7 +15,7 @@ use super::user_sql::UserWork;
 use crate::core::{Opener, ReadRow, Reply, Savepoint, Session, Step, Taken, TakenRow};
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::{BoxFuture, Seen, SqlRows, SqlStatement, StoreTx};
+use crate::store::{BoxFuture, Seen, SqlRows, SqlStatement, StoreTx, is_cut_short_by_runtime};
 use crate::time::Timestamp;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -391,6 +391,9 @@ impl Drop for GroupWait<'_> {
 impl Drop for SqliteTx {
     fn drop(&mut self) {
         if let Some(mut session) = self.session.take() {
+            if self.seen.is_set() && is_cut_short_by_runtime() {
+                self.seen.lose();
+            }
             session.set_reason(self.seen.reason());
             let engine = &self.store.engine;
             let mut state = engine.lock_even_failed();

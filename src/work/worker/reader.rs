@@ -9,6 +9,7 @@ use crate::protocol::definition::WorkNumber;
 use crate::protocol::work::{AfterFailure, Job, TakenJob};
 use crate::receive::strategy::Strategy;
 use crate::receive::{Deadline, next_by};
+use crate::store::CutShort;
 use crate::time::Timestamp;
 use crate::tx::Tx;
 use crate::work::strategic::Takes;
@@ -325,6 +326,11 @@ impl<T: Send + 'static> Reader<T> {
 
     async fn in_transaction(&self) -> Result<bool> {
         let tx = Arc::new(self.worker.broker.begin().await?);
+        let seen = tx.seen().clone();
+        CutShort::new(move || seen.lose(), Box::pin(self.serve_in(tx))).await
+    }
+
+    async fn serve_in(&self, tx: Arc<Tx>) -> Result<bool> {
         let job = match self.take(&*tx).await? {
             Some(job) => job,
             // A take that the stop has cut off may have taken a job all the same.

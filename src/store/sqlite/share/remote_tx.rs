@@ -6,7 +6,7 @@ use super::membership::{Giver, Membership, RemoteStore};
 use super::unexpected;
 use crate::error::{Code, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::{BoxFuture, Seen, SqlRows, SqlStatement, Store, StoreTx};
+use crate::store::{BoxFuture, Seen, SqlRows, SqlStatement, Store, StoreTx, is_cut_short_by_runtime};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -45,6 +45,9 @@ impl RemoteTx {
 impl Drop for RemoteTx {
     fn drop(&mut self) {
         if self.is_begun && !self.has_ended {
+            if self.seen.is_set() && is_cut_short_by_runtime() {
+                self.seen.lose();
+            }
             self.client.notify(Call::DropTx { tx: self.id, is_seen: self.seen.is_set(), is_lost: self.seen.is_lost() });
         }
         self.client.let_go(self.id);
