@@ -60,6 +60,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_work_that_waits_is_cut_short() {
+        let _limit = crate::testing::limit();
         let lost = Arc::new(AtomicUsize::new(0));
         let work = |work| {
             let lost = lost.clone();
