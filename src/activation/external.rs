@@ -186,7 +186,7 @@ impl IntoProcedure for Program {
         let checked = program.clone();
         Procedure::new(program.display(), move |session: Session| {
             let queue = session.queue().clone();
-            let server = Server { program: program.clone(), queue, child: None };
+            let server = Server { program: program.clone(), queue, child: None, is_to_restart: false };
             reader::run(session, program.options.clone(), server)
         })
         .checked(move || checked.check())
@@ -199,6 +199,8 @@ struct Server {
     queue: Arc<str>,
     /// The program: started for the next message, or kept alive between messages.
     child: Option<Child>,
+    /// The program had left before it saw the message that it was asked about.
+    is_to_restart: bool,
 }
 
 /// The pause before a start that failed is tried again.
@@ -258,6 +260,10 @@ impl Serve for Server {
         })
     }
 
+    fn takes_again(&mut self) -> bool {
+        std::mem::take(&mut self.is_to_restart)
+    }
+
     fn finish(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Some(child) = self.child.take() {
@@ -290,10 +296,10 @@ impl Server {
         let has_served = child.has_served();
         let mut answer = child.ask(&line).await;
         // One that leaves after its last answer says nothing about this message. A program that ended itself after each
-        // message made dead letters of every second one, which it had never seen.
+        // message made dead letters of every second one, which it had never seen. The next start may fail, and the time limit does
+        // not run while it is tried again: so it is the work of `prepare`.
         if answer.is_err() && has_served && child.has_left() {
-            child = self.program.spawn(&self.queue, None)?;
-            answer = child.ask(&line).await;
+            self.is_to_restart = true;
         }
         let mut replies: Vec<Reply> = Vec::new();
         loop {

@@ -54,6 +54,11 @@ pub(super) trait Serve: Send + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Whether the message that was just refused is served again, from [`Serve::prepare`] on: what should have served it was gone.
+    fn takes_again(&mut self) -> bool {
+        false
+    }
+
     /// The reader leaves.
     fn finish(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
@@ -185,6 +190,15 @@ async fn serve_batch(
 }
 
 async fn serve_message(session: &Session, server: &mut impl Serve, context: &Context, options: &Options) -> Result<()> {
+    loop {
+        let done = try_message(session, server, context, options).await;
+        if done.is_ok() || !server.takes_again() {
+            return done;
+        }
+    }
+}
+
+async fn try_message(session: &Session, server: &mut impl Serve, context: &Context, options: &Options) -> Result<()> {
     let clock = session.clock();
     server.prepare(session, context.message()).await.map_err(|error| named(error, context.message()))?;
     let trace: Option<Arc<str>> = context.message().trace.clone();

@@ -186,6 +186,33 @@ staged!(a_program_that_is_removed_while_it_works_disables_nothing, async |store|
     assert!(stage.receive("work").await.unwrap().is_some(), "the second message waits");
 });
 
+staged!(a_stream_that_left_and_cannot_be_started_again_keeps_its_message, async |store| {
+    let (stage, log, shell) = (Stage::new(store).await, Log::new(), Log::new());
+    let appear = || std::os::unix::fs::symlink("/bin/sh", &shell.path).unwrap();
+    appear();
+    // It answers one message, and leaves when it is asked about the next.
+    let text = r#"read -r line; rm "$1"; echo served >> "$0"; echo '{"end": true}'; echo '{"commit": true}'
+        read -r line && echo asked >> "$0""#;
+    let program = Program::new(&shell.path).args(["-c", text]).args([&log.path, &shell.path]).mode(Mode::Stream);
+    let readers = stage.activate("work", program.timeout(Duration::from_secs(1))).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    assert!(answer(&stage).await.is_end_dialog());
+    stage.arrive(1).await;
+    for _ in 0..7 {
+        let why = not_started(&mut events).await;
+        assert!(why.contains("cannot be started"), "{why}");
+        stage.advance(FIVE_SECONDS);
+    }
+    not_started(&mut events).await;
+    assert!(stage.catalog().queue("work").unwrap().is_receive_enabled);
+    appear();
+    stage.advance(FIVE_SECONDS);
+    assert!(answer(&stage).await.is_end_dialog());
+    assert_eq!(log.lines(), ["served", "asked", "served"]);
+    stop(readers).await;
+});
+
 staged!(a_stream_is_one_process_for_many_messages, async |store| {
     let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"echo start >> "$0"
