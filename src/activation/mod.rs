@@ -250,6 +250,11 @@ impl Readers {
         let _ = self.driver.await;
     }
 
+    /// Whether they were stopped and the last has left.
+    fn have_left(&self) -> bool {
+        self.driver.is_finished()
+    }
+
     fn retry(&self) {
         self.ask(Command::Retry);
     }

@@ -80,6 +80,7 @@ impl Procedures {
             registry: self.registry,
             ramp: self.ramp,
             readers: HashMap::new(),
+            leaving: Vec::new(),
             commands: asked,
         };
         ActivatedProcedures { registry, commands, supervisor: tokio::spawn(supervisor.run()) }
@@ -135,6 +136,8 @@ struct Supervisor {
     ramp: Ramp,
     /// By the id of the queue, and whether they are events rather than readers.
     readers: HashMap<(i32, bool), Readers>,
+    /// Readers of queues that are dropped or have no ACTIVATION clause any more, which finish their current messages.
+    leaving: Vec<Readers>,
     commands: mpsc::UnboundedReceiver<Command>,
 }
 
@@ -151,13 +154,13 @@ impl Supervisor {
                     Some(Command::Stop) | None => {
                         // All get the stop before the first is awaited.
                         self.readers.values().for_each(|readers| readers.ask(super::Command::Stop));
-                        for (_, readers) in self.readers {
+                        for readers in self.readers.into_values().chain(self.leaving) {
                             readers.stop().await;
                         }
                         return;
                     }
                     Some(Command::Abort) => {
-                        for (_, readers) in self.readers {
+                        for readers in self.readers.into_values().chain(self.leaving) {
                             readers.abort().await;
                         }
                         return;
@@ -179,8 +182,10 @@ impl Supervisor {
             .map(|id| (id, false))
             .chain(notification.map(|notification| (notification.queue_id, true)))
             .collect();
-        // Dropped readers finish their current messages.
-        self.readers.retain(|key, _| wanted.contains(key));
+        // Kept until they have left: if they were dropped here, `stop` would not wait for them, nor would `abort` end them.
+        let unwanted = self.readers.extract_if(|key, _| !wanted.contains(key)).map(|(_, readers)| readers);
+        self.leaving.extend(unwanted.inspect(|readers| readers.ask(super::Command::Stop)));
+        self.leaving.retain(|readers| !readers.have_left());
         for key in wanted {
             let Some(queue) = catalog.queues.get(&key.0) else { continue };
             self.readers.entry(key).or_insert_with(|| {

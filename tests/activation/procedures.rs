@@ -1,6 +1,7 @@
 //! Readers that the queues' own ACTIVATION clauses launch.
 
-use crate::stage::{FIVE_SECONDS, Stage, Theatre, until};
+use crate::stage::{FIVE_SECONDS, Stage, Theatre, soon, until};
+use dialoq::Act;
 
 const ACTIVATE: &str = "ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = dbo.Take, MAX_QUEUE_READERS = 2, EXECUTE AS OWNER)";
 
@@ -89,4 +90,43 @@ staged!(a_dropped_activation_or_queue_ends_its_monitor, async |store| {
     until("the monitor of a new queue", || stage.queue_monitors().len() == 1).await;
     stage.ddl("DROP QUEUE other").await;
     until("the monitor gone", || stage.queue_monitors().is_empty()).await;
+});
+
+staged!(a_stop_waits_for_readers_whose_activation_was_dropped, async |store| {
+    let stage = Stage::new(store).await;
+    let (mut theatre, procedure) = Theatre::new();
+    stage.ddl(ACTIVATE).await;
+    let procedures = stage.procedures().register("take", procedure).start();
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    assert_eq!(reader.receives().await, 1);
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (DROP)").await;
+    until("the monitor gone", || stage.queue_monitors().is_empty()).await;
+    let stopping = async {
+        soon("the stop", procedures.stop()).await;
+        assert!(stage.activated_tasks().is_empty(), "the reader is still at work");
+    };
+    let leaving = async {
+        reader.is_stopped().await;
+        reader.commits().await;
+        reader.leaves().await;
+    };
+    tokio::join!(stopping, leaving);
+    assert!(stage.receive("work").await.unwrap().is_none(), "its message was committed");
+});
+
+staged!(an_abort_ends_readers_whose_activation_was_dropped, async |store| {
+    let stage = Stage::new(store).await;
+    let (mut theatre, procedure) = Theatre::new();
+    stage.ddl(ACTIVATE).await;
+    let procedures = stage.procedures().register("take", procedure).start();
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    assert_eq!(reader.receives().await, 1);
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (DROP)").await;
+    until("the monitor gone", || stage.queue_monitors().is_empty()).await;
+    soon("the abort", procedures.abort()).await;
+    assert!(stage.activated_tasks().is_empty(), "the reader is still at work");
+    let again = soon("the message again", stage.receive("work").wait_forever().into_future()).await;
+    assert_eq!(again.unwrap().unwrap().len(), 1);
 });
