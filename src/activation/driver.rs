@@ -3,7 +3,7 @@
 use super::monitor::{ActivationCounters, Decision, Launches, Monitor, MonitorSettings, ReaderEnd, Running};
 use super::reader::panic_text;
 use super::session::{Session, Traces};
-use super::{HandlerResult, Procedure, Ramp};
+use super::{HandlerError, Procedure, Ramp};
 use crate::catalog::{Activation, Catalog, fold_name};
 use crate::error::{Code, Error, ErrorKind};
 use crate::protocol::Verb;
@@ -140,7 +140,7 @@ pub(super) enum Failure {
     Start(Error),
 }
 
-type ReaderOutcome = (HandlerResult, bool);
+type ReaderOutcome = (Result<(), Error>, bool);
 
 pub(super) struct Driver {
     store: Arc<dyn Store>,
@@ -536,7 +536,8 @@ impl Driver {
                 let traces = of_reader.clone();
                 let outcome = CutShort::new(move || traces.lose_open(), procedure.start(session)).await;
                 let left_open = of_reader.close();
-                (outcome, left_open)
+                // Here, as the text of the user's error is the user's code: if it panics, the reader has panicked, and not the driver.
+                (outcome.map_err(HandlerError::into_error), left_open)
             });
             gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).increment(1.0);
             let place = ReaderPlace { queue_id: queue.id, slot };
@@ -578,7 +579,7 @@ impl Driver {
         let found_nothing = reader.traces.found_nothing();
         let was_stopped = *reader.stopping.borrow();
         let (outcome, left_open) = match ended {
-            Ok((_, (outcome, left_open))) => (outcome.map_err(super::HandlerError::into_error), left_open),
+            Ok((_, outcome)) => outcome,
             Err(error) if error.is_panic() => (Err(panicked(&*error.into_panic())), false),
             Err(error) => (Err(Error::new(Code::HANDLER_FAILED, error.to_string())), false),
         };

@@ -268,3 +268,39 @@ staged!(a_reader_that_fails_before_it_receives_is_replaced, async |store| {
     soon("the next reader", again).await;
     soon("the stop", readers.stop()).await;
 });
+
+/// An error whose text cannot be had.
+#[derive(Debug)]
+struct Textless;
+
+impl std::fmt::Display for Textless {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("it has no text")
+    }
+}
+
+impl std::error::Error for Textless {}
+
+// The panic ended the monitor, and no reader was launched any more.
+staged!(an_error_whose_text_panics_is_a_panic_of_its_reader, async |store| {
+    let stage = Stage::new(store).await;
+    let begun = Arc::new(AtomicUsize::new(0));
+    let of_reader = begun.clone();
+    let readers = stage.activate_with("work", async move |session: Session| {
+        if of_reader.fetch_add(1, SeqCst) == 0 {
+            let tx = session.begin().await?;
+            assert!(tx.receive("work").await?.is_some());
+            tx.rollback().await?;
+            return Err(Textless.into());
+        }
+        session.receive("work").await?;
+        Ok(())
+    });
+    let readers = readers.start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    assert_eq!(ended(&mut events).await, 28088);
+    assert_eq!(ended(&mut events).await, 0, "the next reader has received and left");
+    soon("the stop", readers.stop()).await;
+    assert!(stage.receive("work").await.unwrap().is_none());
+});
