@@ -48,12 +48,12 @@ pub fn error_body(code: i32, description: &str) -> Vec<u8> {
 }
 
 /// A body of the system's: UTF-16LE with a byte-order mark.
-pub fn body_of(xml: &str) -> Vec<u8> {
+pub(crate) fn body_of(xml: &str) -> Vec<u8> {
     std::iter::once(0xFEFF).chain(xml.encode_utf16()).flat_map(u16::to_le_bytes).collect()
 }
 
 /// Text between tags.
-pub fn xml_text(text: &str) -> String {
+pub(crate) fn xml_text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
