@@ -132,6 +132,29 @@ staged!(a_paused_queue_has_no_monitor_and_a_job_that_falls_due_starts_a_reader, 
     soon("the end of the worker", worker.stop()).await;
 });
 
+// On SQLite the readers came again and again, each for nothing.
+staged!(a_rate_that_is_used_up_starts_no_reader, async |store| {
+    let stage = Stage::new(store).await;
+    stage.ddl("CREATE WORK QUEUE jobs WITH RATE_JOBS = 1, RATE_MS = 60000").await;
+    let desk = Desk::new();
+    let worker = desk.activate(&stage, 3);
+    desk.let_go(2);
+    push(&stage, 2).await;
+    until("the first job done", || worker.done().completed == 1).await;
+    // In these 40 s each reader that finds nothing leaves, and would be followed by the next.
+    for _ in 0..80 {
+        stage.advance(Duration::from_millis(500));
+        row(&worker).await;
+        tokio::task::yield_now().await;
+    }
+    let started = row(&worker).await.tasks_started_total;
+    assert!(started < 5, "{started} were started");
+    assert_eq!(worker.done().completed, 1);
+    stage.advance(Duration::from_secs(60));
+    until("the second job done", || worker.done().completed == 2).await;
+    soon("the end of the worker", worker.stop()).await;
+});
+
 staged!(a_job_whose_handler_has_not_begun_goes_back_uncounted, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl("CREATE WORK QUEUE jobs WITH MAX_ATTEMPTS = 1").await;

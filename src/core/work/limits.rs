@@ -63,13 +63,15 @@ impl Work {
     /// The time of what runs now. If the clock was set back, jobs that are ready stay so, and readers that wait for a rate wait for
     /// the new time.
     pub(in crate::core) fn set_time(&mut self, now: Timestamp) {
-        let before = std::mem::replace(&mut self.now, now);
+        self.now = now;
         if self.latest_ready.saturating_sub(now.0) >= CLOCK_SET_BACK_US {
             self.keep_ready(now);
         }
-        if before.0.saturating_sub(now.0) < CLOCK_SET_BACK_US {
+        if self.latest.0.saturating_sub(now.0) < CLOCK_SET_BACK_US {
+            self.latest = self.latest.max(now);
             return;
         }
+        self.latest = now;
         let queues: Vec<(i32, WorkSettings)> = self.queues.iter().map(|(id, queue)| (*id, queue.settings)).collect();
         for (queue_id, settings) in queues {
             self.cut_soon(queue_id, now);
@@ -93,6 +95,16 @@ impl Work {
         let rate = Rate::new(&queue.settings, WorkNumber::RateJobs);
         let room = rate.map_or(usize::MAX, |rate| rate.room(queue.next_take, now.0));
         self.signal_many(queue_id, room.min(queue.takeable));
+        self.wait_for_rate(queue_id, now);
+    }
+
+    /// If the rate of a queue is used up, readers sleep until it lets one more job go.
+    pub(super) fn wait_for_rate(&mut self, queue_id: i32, now: Timestamp) {
+        let Some(queue) = self.queues.get(&queue_id) else { return };
+        let rate = Rate::new(&queue.settings, WorkNumber::RateJobs);
+        if let Some(rate) = rate.filter(|rate| rate.room(queue.next_take, now.0) == 0) {
+            self.due.insert((rate.next_time(queue.next_take, now.0), Due::Rate { queue_id }));
+        }
     }
 
     /// The next job that the limits of its queue and key let go, counted against them; and the rates before that.
@@ -109,10 +121,8 @@ impl Work {
             return None;
         }
         let rate = Rate::new(&settings, WorkNumber::RateJobs);
-        if let Some(rate) = rate
-            && rate.room(queue.next_take, now.0) == 0
-        {
-            self.due.insert((rate.next_time(queue.next_take, now.0), Due::Rate { queue_id }));
+        if rate.is_some_and(|rate| rate.room(queue.next_take, now.0) == 0) {
+            self.wait_for_rate(queue_id, now);
             return None;
         }
         let place = self.first(queue_id, job_type, from)?.job;
@@ -122,16 +132,13 @@ impl Work {
             NextTakes { queue: queue.next_take, key: queue.keys.get(&key).map_or(0, |of_key| of_key.next_take) };
         if let Some(rate) = rate {
             queue.next_take = rate.after(queue.next_take, now.0);
-            // Readers that found the limit used up sleep until it lets one more go.
-            if rate.room(queue.next_take, now.0) == 0 {
-                self.due.insert((rate.next_time(queue.next_take, now.0), Due::Rate { queue_id }));
-            }
         }
         if let Some(rate) = Rate::new(&settings, WorkNumber::KeyRateJobs).filter(|_| key != NO_NAME)
             && let Some(of_key) = queue.keys.get_mut(&key)
         {
             of_key.next_take = rate.after(of_key.next_take, now.0);
         }
+        self.wait_for_rate(queue_id, now);
         Some((place, before))
     }
 

@@ -120,6 +120,8 @@ impl Core {
         // One reader for each job that may be taken now.
         let takeable = work.queues.get(&queue_id).filter(|_| settings.is_enabled).map_or(0, |queue| queue.takeable);
         work.signal_many(queue_id, takeable);
+        // A lower rate may be used up, which no take has found.
+        work.wait_for_rate(queue_id, work.now);
         // The history may have to be shorter now.
         let now = work.now.0;
         work.cut_by(queue_id, now);

@@ -2,6 +2,7 @@
 
 use super::change::WorkChange;
 use super::job::{Job, NO_NAME};
+use super::limits::Rate;
 use super::ready::{KeyState, Ready};
 use super::schedule::ScheduleState;
 use super::unique::UniqueJobs;
@@ -40,6 +41,8 @@ pub(in crate::core) struct Work {
     marks: (u64, u64),
     /// The time of the verb that runs.
     pub(super) now: Timestamp,
+    /// The latest time of a verb, since the clock was last set back: callers come in some disorder.
+    pub(super) latest: Timestamp,
     /// The latest time of a scheduled job that has become ready, in microseconds. Rows of times up to it may say that a job is
     /// scheduled which is ready.
     pub(super) latest_ready: i64,
@@ -252,7 +255,11 @@ impl Work {
             .settings
             .limit(WorkNumber::MaxTaken)
             .map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(queue.taken));
-        Some(if queue.settings.is_enabled { queue.takeable.min(most) } else { 0 })
+        // By the latest time: after the end of a rate's pause, a caller that is a moment late must not close the queue again, which no
+        // event would open.
+        let by_rate = Rate::new(&queue.settings, WorkNumber::RateJobs)
+            .map_or(usize::MAX, |rate| rate.room(queue.next_take, self.latest.0));
+        Some(if queue.settings.is_enabled { queue.takeable.min(most).min(by_rate) } else { 0 })
     }
 
     /// Writes a row with the effects of what runs.

@@ -103,6 +103,35 @@ fn a_rate_lets_as_many_jobs_go_at_once_as_it_says_and_no_time_has_more() {
     }
 }
 
+/// The depth is what launches activated readers: those of a queue that waited for its rate were launched again and again.
+#[test]
+fn a_queue_whose_rate_is_used_up_has_no_job_for_readers_until_it_lets_one_go() {
+    let mut memory = broker(&[number(WorkNumber::RateJobs, 2), number(WorkNumber::RateMs, 1000)]);
+    let queue_id = memory.core.catalog().work_queue("w").unwrap().id;
+    let depth = |memory: &Memory| memory.core.depth(queue_id).ready_groups;
+    for _ in 0..9 {
+        push(&mut memory, job_of("a"));
+    }
+    assert_eq!(depth(&memory), 2);
+    assert_eq!(take(&mut memory, 9, NOW).len(), 2);
+    assert_eq!(depth(&memory), 0);
+    memory.tick(after_ms(500));
+    assert_eq!(depth(&memory), 1);
+    // A caller that read the clock before.
+    submit(&mut memory, WorkVerb::Push(Box::new(job_of("late"))), after_ms(499)).unwrap();
+    assert_eq!(depth(&memory), 1, "it is due, and no event would say so again");
+    assert_eq!(take(&mut memory, 9, after_ms(500)).len(), 1);
+    for (rate_ms, due) in [(2000, 2000), (100_000, 50_000)] {
+        let options = vec![number(WorkNumber::RateJobs, 1), number(WorkNumber::RateMs, rate_ms)];
+        let alter = Definition::AlterWorkQueue { name: "w".into(), options };
+        memory.submit(vec![Verb::Define(vec![alter])], after_ms(500)).unwrap();
+        assert_eq!(depth(&memory), 0, "{rate_ms}");
+        assert!(memory.core.next_due().is_some_and(|at| at <= after_ms(due)), "{rate_ms}");
+    }
+    memory.tick(after_ms(100_000));
+    assert_eq!(depth(&memory), 1);
+}
+
 #[test]
 fn a_key_over_its_rate_holds_no_other_up() {
     let mut memory = broker(&[number(WorkNumber::KeyRateJobs, 1), number(WorkNumber::RateMs, 1000)]);
