@@ -659,9 +659,9 @@ impl Driver {
                 (ReaderEnd::Failed { received }, Some(Code::ACTIVATED_TASK_OPEN_TRANSACTION), why)
             }
             Ok(()) if !received && !was_stopped => {
-                let why = "the reader ended without a RECEIVE; no other is launched before a session runs one, or \
-                           activation is turned off and on. A closure receives by the session that it is given: only \
-                           such a RECEIVE counts"
+                let why = "the reader ended without a RECEIVE; no other is launched before a session of this process \
+                           runs one, or this process sees activation turned off and on. A closure receives by the \
+                           session that it is given: only such a RECEIVE counts"
                     .to_owned();
                 (ReaderEnd::WithoutReceive, Some(Code::READER_WITHOUT_RECEIVE), why)
             }
