@@ -17,6 +17,9 @@ use std::task::{Context, Poll, ready};
 use tokio_stream::Stream;
 
 /// One received batch with the transaction that received it: commit it, or drop it to return the messages.
+///
+/// It has its place in the [window](Arrivals::window) of its stream until it is dropped, committed or rolled back. A `tx` that was
+/// moved out of it has none.
 #[derive(Debug)]
 pub struct Arrival {
     /// The transaction; replies belong in it.
@@ -101,7 +104,9 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// At most so many arrivals at a time: given to the application, and neither committed nor rolled back. The stream
-    /// waits while there are as many. With [`Arrival::confirm`], one consumer has so many commits under way.
+    /// waits while there are as many. With [`Arrival::confirm`], one consumer has so many commits under way. A transaction that
+    /// was moved out of its arrival, as by `let Arrival { tx, batch, .. } = arrival`, no longer counts: keep the arrival, and use
+    /// `arrival.tx`.
     ///
     /// ```no_run
     /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
