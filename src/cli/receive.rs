@@ -50,6 +50,8 @@ pub(super) struct Receive {
     end: bool,
 }
 
+/// The refusals of what it follows once that has ended.
+const GONE: [Code; 2] = [Code::CONVERSATION_NOT_FOUND, Code::GROUP_NOT_FOUND];
 /// Set before the messages are taken.
 const BEFORE_RECEIVE: &str = "before_receive";
 /// The most conversation groups of one commit while following.
@@ -97,8 +99,8 @@ impl Receive {
                 batch = self.receive_first(&tx) => batch,
             };
             let batch = match batch {
-                // It has ended the conversation that it follows.
-                Err(error) if has_ended && error.code() == Code::CONVERSATION_NOT_FOUND => return Ok(()),
+                // It has ended the conversation that it follows, or the last one of the group.
+                Err(error) if has_ended && GONE.contains(&error.code()) => return Ok(()),
                 batch => batch?,
             };
             let Some(first) = batch else { return Ok(()) };
@@ -140,10 +142,12 @@ impl Receive {
 
     /// Takes what stands behind an EndDialog or an Error, and gives the conversations that are to be ended.
     async fn receive_rest(&self, tx: &Tx, batches: &mut Vec<Batch>) -> dialoq::Result<BTreeSet<ConversationHandle>> {
-        let last = batches.iter().flatten().filter(|message| message.is_end_dialog() || message.is_error());
-        // A conversation may have both.
-        let ended: BTreeSet<ConversationHandle> = last.map(|message| message.handle()).collect();
-        for handle in &ended {
+        let of = |is_last: fn(&Message) -> bool| -> BTreeSet<ConversationHandle> {
+            batches.iter().flatten().filter(|message| is_last(message)).map(|message| message.handle()).collect()
+        };
+        // A conversation may have both. Nothing stands behind an EndDialog.
+        let (ended, broken) = (of(|message| message.is_end_dialog() || message.is_error()), of(Message::is_error));
+        for handle in &broken {
             batches.extend(tx.receive(self.queue.as_str()).conversation(*handle).await?);
         }
         Ok(ended)

@@ -76,10 +76,12 @@ impl Core {
 
     /// Ends the holds whose time is over, and wakes the receivers.
     pub(super) fn end_holds(&mut self, now: Timestamp, effects: &mut Effects) {
-        while let Some(&(until, queue_id)) = self.holds.first()
-            && until <= now
-        {
-            self.holds.pop_first();
+        // No hold is longer: the clock was set back.
+        let latest = now.after(LONGEST);
+        let is_over = |until: Timestamp| until <= now || until > latest;
+        let over: Vec<_> = self.holds.iter().copied().filter(|(until, _)| is_over(*until)).collect();
+        for (until, queue_id) in over {
+            self.holds.remove(&(until, queue_id));
             if let Some(wait) = self.queues.get_mut(&queue_id).and_then(|queue| queue.definition_wait.as_mut())
                 && wait.held_until == Some(until)
             {

@@ -1,6 +1,7 @@
 //! Changes of many conversations or messages at once, chosen by a filter.
 
 use super::conversation::{ConversationFilter, ConversationSide};
+use super::held::HeldGroups;
 use super::names::NameKind;
 use super::peek::{MOST_MESSAGES, MessageFilter, MessageState, PeekedMessage};
 use super::read;
@@ -14,12 +15,9 @@ use crate::protocol::{ConversationState, EndForm, Message, Outcome, Verb, system
 use crate::tx::Tx;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
 
 /// The most conversations that one call ends, or whose level it changes.
 pub const MOST_CONVERSATIONS: u32 = 100_000;
-/// How long one of many changes waits for a session that holds the conversation group.
-const GROUP_WAIT: Duration = Duration::from_secs(5);
 /// The conversations of one commit of a purge.
 const PURGED_AT_ONCE: usize = 50;
 /// The messages that one read for a purge gives at most, unless more were chosen, and the conversations that it asks for. A read
@@ -65,9 +63,10 @@ pub struct Purged {
     pub messages: u64,
     /// How many conversations were ended, because an EndDialog or an Error was among their messages.
     pub ended: u64,
-    /// How many messages stay behind others of their conversation, or in groups that other sessions hold, of those that were read.
+    /// How many messages stay, of those that were read: behind others of their conversation, in groups that other sessions hold, or
+    /// because they would end a conversation that has others.
     pub left: u64,
-    /// Whether there are more messages than were read: the next call goes on.
+    /// Whether there may be more messages than were read: the next call goes on.
     pub has_more: bool,
 }
 
@@ -77,17 +76,18 @@ pub struct Purged {
 pub struct Purgeable {
     /// The messages, at most [`MOST_MESSAGES`].
     pub messages: Vec<PeekedMessage>,
-    /// How many stay behind others of their conversation, or are quarantined, of those that were read.
+    /// How many stay, of those that were read: behind others of their conversation, quarantined, or because they would end a
+    /// conversation that has others.
     pub left: u64,
     /// Whether there are more messages than were read.
     pub has_more: bool,
-    /// Whether every message of these conversations is to be removed.
-    takes_all: bool,
+    /// Of these conversations every message is to be removed, also what was not read.
+    whole: HashSet<ConversationHandle>,
 }
 
 impl Broker {
     /// Ends the sides of conversations that a filter chooses, one commit each: as `END CONVERSATION` in this form. It waits
-    /// at most five seconds for a session that holds a group. A side that has ended is left out, unless it is erased (WITH
+    /// at most five seconds for a group that a session holds, and briefly for others once it has waited for half a minute. A side that has ended is left out, unless it is erased (WITH
     /// CLEANUP). At most [`MOST_CONVERSATIONS`] at a time.
     ///
     /// # Errors
@@ -158,18 +158,18 @@ impl Broker {
         verb: impl Fn(&ConversationSide) -> Verb,
         changed: &mut Changed,
     ) -> Result<()> {
-        // A thousand conversations of one such group took 83 minutes.
-        let mut held = HashSet::new();
+        let mut held = HeldGroups::default();
         for side in sides {
-            if held.contains(&side.conversation_group_id) {
+            let group = side.conversation_group_id;
+            let Some(wait) = held.wait_for(group) else {
                 changed.held += 1;
                 continue;
-            }
+            };
             // In a transaction: a call that is given up may still happen on a server, once the lock is free.
             let tx = self.begin().await?;
-            let Ok(done) = tokio::time::timeout(GROUP_WAIT, tx.perform(verb(side))).await else {
+            let Ok(done) = tokio::time::timeout(wait, tx.perform(verb(side))).await else {
                 changed.held += 1;
-                held.insert(side.conversation_group_id);
+                held.note(group, wait);
                 continue;
             };
             let done = match done {
@@ -246,7 +246,10 @@ impl Broker {
             let goes_on = has_more && chosen.last().is_some_and(|message| message.state == MessageState::Waiting);
             let mut chosen = by_conversation(chosen);
             chosen.retain(|_, messages| messages.iter().all(|message| message.state == MessageState::Waiting));
-            let first = if is_everything { chosen } else { self.leading(&name, chosen, READ_AT_ONCE).await? };
+            let (first, whole) = match is_everything {
+                true => (chosen.clone(), chosen.into_keys().collect()),
+                false => self.leading(&name, chosen, READ_AT_ONCE).await?,
+            };
             let mut messages: Vec<_> = first.into_values().flatten().collect();
             if messages.is_empty() && goes_on {
                 top = top.saturating_mul(READ_ON);
@@ -255,19 +258,20 @@ impl Broker {
             let left = (total - messages.len()) as u64;
             has_more |= messages.len() > most as usize;
             messages.truncate(most as usize);
-            return Ok(Purgeable { messages, left, has_more, takes_all: is_everything });
+            return Ok(Purgeable { messages, left, has_more, whole });
         }
     }
 
     /// Of chosen messages of conversations those that no other message of their conversation stands before. An EndDialog or an Error
-    /// stays if a message does, and what stands behind it: its removal ends the conversation, and that would remove the rest.
+    /// stays if a message does, and what stands behind it: its removal ends the conversation, and that would remove the rest. Also
+    /// the conversations that have nothing but chosen messages.
     async fn leading(
         &self,
         queue: &str,
         mut chosen: MessagesOfConversations,
         read_at_once: usize,
-    ) -> Result<MessagesOfConversations> {
-        let mut leading = MessagesOfConversations::new();
+    ) -> Result<(MessagesOfConversations, HashSet<ConversationHandle>)> {
+        let (mut leading, mut all_chosen) = (MessagesOfConversations::new(), HashSet::new());
         // Each round decides at least one conversation: one message more than were chosen of it are enough.
         while !chosen.is_empty() {
             let asked: Vec<_> = chosen.keys().take(READ_TOGETHER).copied().collect();
@@ -289,13 +293,15 @@ impl Broker {
                     whole.truncate(run);
                     if stays {
                         whole.truncate(whole.iter().position(is_last).unwrap_or(run));
+                    } else if is_whole && !goes_on {
+                        all_chosen.insert(handle);
                     }
                     leading.insert(handle, whole);
                     chosen.remove(&handle);
                 }
             }
         }
-        Ok(leading)
+        Ok((leading, all_chosen))
     }
 
     /// Removes messages of a queue: they are received and dropped. Their conversations go on, and no other side is notified; only
@@ -333,7 +339,8 @@ impl Broker {
             let tx = self.begin().await?;
             let mut done = Purged::default();
             for (handle, messages) in some {
-                let (number, has_last) = receive_chosen(&tx, queue, *handle, messages, found.takes_all).await?;
+                let (number, has_last) =
+                    receive_chosen(&tx, queue, *handle, messages, found.whole.contains(handle)).await?;
                 if number < messages.len() {
                     passed.push((*handle, messages));
                 }
@@ -466,7 +473,7 @@ mod tests {
         assert_eq!(chosen.len(), 8);
         for read_at_once in [0, 9, 16, 17, READ_AT_ONCE] {
             let chosen = by_conversation(chosen.clone());
-            let leading = broker.leading("work", chosen, read_at_once).await.unwrap();
+            let (leading, _) = broker.leading("work", chosen, read_at_once).await.unwrap();
             let mut numbers: Vec<usize> = leading.values().map(Vec::len).collect();
             numbers.sort_unstable();
             assert_eq!(numbers, [0, 1, 2, 3], "{read_at_once}");
@@ -548,6 +555,10 @@ mod tests {
         let broken = dialog(&broker, &["DEFAULT", "DEFAULT", "keep"]).await;
         broker.end_with_error(broken, 1, "why").await.unwrap();
         assert_eq!(purge(MessageFilter::default(), 2).await, (2, 4, 1, 0));
+        let broken = dialog(&broker, &["DEFAULT", "DEFAULT", "keep"]).await;
+        broker.end_with_error(broken, 1, "why").await.unwrap();
+        let of_service = MessageFilter { service: Some("worker".into()), ..MessageFilter::default() };
+        assert_eq!(purge(of_service, 2).await, (2, 4, 1, 0), "the filter means all of it");
         // Behind it stands only what says the same.
         let both = dialog(&broker, &["DEFAULT"]).await;
         broker.end(both).await.unwrap();
@@ -578,7 +589,7 @@ mod tests {
         broker.end_sides(&sides, None, EndForm::Plain, &mut done).await.unwrap();
         // The clock of the test moves when this thread waits for another, so that the free one may look held.
         assert!(done.held >= 7 && done.changed + done.held == 8, "{done:?}");
-        assert!(begun.elapsed() < 3 * GROUP_WAIT, "{:?}", begun.elapsed());
+        assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Dead letters: seen, redriven and purged, one by one or by a filter.
 
+use super::held::HeldGroups;
 use super::peek::PeekedBody;
 use super::read;
 use crate::act::{Act, Perform};
@@ -10,13 +11,9 @@ use crate::protocol::Verb;
 use crate::store::{SqlRow, SqlValue};
 use crate::time::Timestamp;
 use serde::Serialize;
-use std::collections::HashSet;
-use std::time::Duration;
 
 /// The most dead letters that one call redrives, purges or shows.
 pub const MOST_DEAD_LETTERS: u32 = 100_000;
-/// How long one of many redrives waits for a session that holds the conversation group.
-const GROUP_WAIT: Duration = Duration::from_secs(5);
 
 /// Which dead letters are meant; the default is all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -129,8 +126,8 @@ impl Broker {
     }
 
     /// Redrives the dead letters of a filter, in the order in which they arrived, one commit each: see
-    /// [`Act::redrive_dead_letter`]. Those whose conversation has ended stay. It waits at most five seconds for a session
-    /// that holds a conversation group. At most [`MOST_DEAD_LETTERS`] at a time.
+    /// [`Act::redrive_dead_letter`]. Those whose conversation has ended stay. It waits at most five seconds for a
+    /// conversation group that a session holds, and briefly for others once it has waited for half a minute. At most [`MOST_DEAD_LETTERS`] at a time.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
@@ -158,22 +155,23 @@ impl Broker {
 
     /// The same for the letters of a preview, as [`Broker::end_sides`].
     pub(crate) async fn redrive_letters(&self, letters: &[DeadLetter], done: &mut Redriven) -> Result<()> {
-        let mut held = HashSet::new();
+        let mut held = HeldGroups::default();
         for letter in letters {
             if !letter.is_conversation_open {
                 done.ended += 1;
                 continue;
             }
-            if held.contains(&letter.conversation_group_id) {
+            let group = letter.conversation_group_id;
+            let Some(wait) = held.wait_for(group) else {
                 done.held += 1;
                 continue;
-            }
+            };
             let redrive = Verb::RedriveDeadLetter { letter: letter.dead_letter_id };
             // In a transaction: a call that is given up may still happen on a server, once the lock is free.
             let tx = self.begin().await?;
-            let Ok(redriven) = tokio::time::timeout(GROUP_WAIT, tx.perform(redrive)).await else {
+            let Ok(redriven) = tokio::time::timeout(wait, tx.perform(redrive)).await else {
                 done.held += 1;
-                held.insert(letter.conversation_group_id);
+                held.note(group, wait);
                 continue;
             };
             let redriven = match redriven {

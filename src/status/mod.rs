@@ -23,6 +23,7 @@ mod dead_letters;
 mod delivery;
 mod doctor;
 mod explain;
+mod held;
 mod names;
 mod pause;
 mod peek;

@@ -36,7 +36,7 @@ BEGIN
             WHERE r.queue_id = q.queue_id ORDER BY r.rank_from_top, r.oldest
         ) AS f
         -- While a definition holds receives back, nothing of a queue is ready.
-        WHERE q.receives_held_until IS NULL OR q.receives_held_until <= @clock;
+        WHERE q.receives_held_until IS NULL OR q.receives_held_until <= @clock OR q.receives_held_until > DATEADD(second, 60, @clock);
         INSERT INTO @groups (queue_id, group_id, is_free)
         SELECT r.queue_id, r.group_id,
             APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', r.group_id), N'Exclusive', N'Session')

@@ -125,7 +125,8 @@ LANGUAGE sql STABLE AS $$
     SELECT (SELECT bool_or(pg_has_role(p_login, r.oid, 'MEMBER')) FROM pg_roles AS r
             WHERE r.rolname IN ('dialoq_user', 'dialoq_admin'))
         OR p_login = (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'dialoq')
-        OR (SELECT has_schema_privilege(r.oid, 'dialoq', 'USAGE') FROM pg_roles AS r WHERE r.oid = p_login)
+        OR (SELECT bool_or(pg_has_role(p_login, r.oid, 'MEMBER')) FROM pg_roles AS r
+            WHERE has_schema_privilege(r.oid, 'dialoq', 'USAGE'))
 $$;
 
 -- Whether a session, or a prepared transaction, holds an advisory lock whose login may not use the broker.

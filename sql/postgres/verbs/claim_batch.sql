@@ -56,7 +56,9 @@ BEGIN
     THEN
         v_queue_id := dialoq.receivable(p_queue);
         -- The claims of this session are of other transactions.
-        IF EXISTS (SELECT FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id AND q.receives_held_until > v_now) THEN
+        IF EXISTS (SELECT FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id
+            AND q.receives_held_until > v_now AND q.receives_held_until <= v_now + interval '60 s')
+        THEN
             RETURN;
         END IF;
     END IF;

@@ -23,13 +23,14 @@ DECLARE
     v_held_queues text := '';
     v_now timestamptz := dialoq.current_time_utc();
     -- While receives are held back, clients go on polling: the notice of the hold's end may be lost with the process that owes it.
-    v_has_locked boolean := EXISTS (SELECT FROM dialoq.service_queue AS q WHERE q.receives_held_until > v_now);
+    v_has_locked boolean := EXISTS (
+        SELECT FROM dialoq.service_queue AS q WHERE q.receives_held_until > v_now AND q.receives_held_until <= v_now + interval '60 s');
     w dialoq.work_queue;
 BEGIN
     -- While a definition holds receives back, nothing of a queue is ready.
     FOR v_queue_id IN
         SELECT q.queue_id FROM dialoq.service_queue AS q
-        WHERE q.receives_held_until IS NULL OR q.receives_held_until <= v_now ORDER BY q.queue_id
+        WHERE (q.receives_held_until > v_now AND q.receives_held_until <= v_now + interval '60 s') IS NOT TRUE ORDER BY q.queue_id
     LOOP
         v_floor := (SELECT g.floor FROM dialoq.ready_generation AS g ORDER BY g.turn DESC LIMIT 1);
         v_groups := ARRAY(

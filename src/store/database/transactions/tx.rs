@@ -21,7 +21,7 @@ use crate::store::database::transactions::attempts::Attempt;
 use crate::store::database::transactions::held_jobs::{HeldJobs, HeldJobsMark};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
-use crate::store::{BoxFuture, Seen, SqlRow, SqlRows, SqlStatement, StoreTx};
+use crate::store::{BoxFuture, Seen, SqlRow, SqlRows, SqlStatement, StoreTx, is_cut_short_by_runtime};
 pub(in crate::store::database) use first_receive::ConnectionsBeyondPool;
 use first_receive::{CLAIM_POOL_WAIT, FirstReceive};
 use std::collections::BTreeSet;
@@ -640,6 +640,9 @@ impl Drop for Session {
         let is_untouched = self.link.is_none() && self.claim.is_none() && self.attempt.is_none();
         if self.has_ended || (is_untouched && !self.held_jobs.may_hold()) {
             return;
+        }
+        if self.seen.is_set() && is_cut_short_by_runtime() {
+            self.seen.lose();
         }
         let mut rest = Self::new(self.database.clone(), self.seen.clone());
         (rest.link, rest.is_given_up) = (self.link.take(), self.is_busy);
