@@ -27,7 +27,7 @@ pub(crate) struct Interrupt(watch::Receiver<Requests>);
 #[derive(Debug, Clone, Copy, Default)]
 struct Requests {
     times: u32,
-    /// The first came by SIGTERM.
+    /// The first came by SIGTERM, or with one.
     is_termination: bool,
 }
 
@@ -59,6 +59,8 @@ impl Interrupt {
             let mut last: Option<Instant> = None;
             while let Some(is_termination) = signals.next().await {
                 if last.is_some_and(|last| last.elapsed() < TOGETHER) {
+                    // The system may deliver them in another order than they were sent in.
+                    sender.send_modify(|seen| seen.is_termination |= is_termination && seen.times == 1);
                     continue;
                 }
                 last = Some(Instant::now());

@@ -88,6 +88,12 @@ fn is_passing(number: u32) -> bool {
     )
 }
 
+/// Whether the number says that the server gave a request up in the middle, as in a failover. A commit may have happened then: what is
+/// refused before it begins, as by throttling, has not.
+pub(super) fn may_have_happened(number: u32) -> bool {
+    matches!(number, 40_613 | 40_197 | 40_540 | 40_143 | 6005 | 952 | 983)
+}
+
 /// The error of a lost connection.
 pub(super) fn lost(error: &tiberius::error::Error, is_unknown: bool) -> Error {
     if is_unknown {

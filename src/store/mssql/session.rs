@@ -11,7 +11,7 @@ use crate::store::database::link::{Failure, Fate, Linked};
 use std::fmt::Write;
 use std::future::Future;
 use std::time::Duration;
-use tiberius::error::Error;
+use tiberius::error::{Error, TokenError};
 use tiberius::{Column, Row};
 use tokio::net::TcpStream;
 use tokio_stream::StreamExt;
@@ -258,7 +258,7 @@ impl Session {
                 self.is_broken = false;
                 return Ok(answer);
             }
-            Err(Error::Server(error)) if error.class() < FATAL_CLASS => error,
+            Err(Error::Server(error)) if error.class() < FATAL_CLASS && !self.is_unknown(&error, asked) => error,
             Err(error) => return Err(self.lost(&error, asked)),
         };
         self.is_broken = false;
@@ -270,6 +270,12 @@ impl Session {
             _ => self.fate(client, asked, text).await,
         };
         Err(Failure { error, fate, is_link_usable: !self.is_broken })
+    }
+
+    /// Whether a commit may have happened although the server answers it with an error.
+    fn is_unknown(&self, said: &TokenError, asked: Asked) -> bool {
+        let commits = asked == Asked::Commit || asked == Asked::Write && !self.is_in_transaction;
+        commits && failure::may_have_happened(said.code())
     }
 
     /// After an error of the server: rolls the transaction back if it cannot go on.

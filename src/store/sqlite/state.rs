@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) is_asleep: bool,
     /// The time at which the sleeping writer will wake by itself.
     pub(super) sleeps_until: Option<Timestamp>,
+    /// The latest time of a tick, since the clock was last set back.
+    latest: Timestamp,
     /// Batches in a row in which the writer found a single caller.
     lone_batches: u32,
     /// How often a lone caller may still write on its own thread before the writer counts the callers again.
@@ -121,6 +123,9 @@ impl Arrivals {
 /// The marks run this far ahead, so they are written once per so many numbers.
 const BLOCK: u64 = 1 << 16;
 
+/// A clock that is this far behind was set back; callers come in some disorder.
+const CLOCK_SET_BACK_US: i64 = 1_000_000;
+
 /// Spellings of queue names kept at most.
 const MOST_NAMES: usize = 4096;
 
@@ -150,6 +155,7 @@ impl State {
             is_closed: false,
             is_asleep: false,
             sleeps_until: None,
+            latest: Timestamp(i64::MIN),
             lone_batches: 0,
             lone_credit: 0,
         }
@@ -165,6 +171,12 @@ impl State {
         self.has_batch_orders()
             || !self.effects.arrivals.is_empty()
             || self.core.next_due().is_some_and(|due| due <= now)
+            || self.is_clock_set_back(now)
+    }
+
+    /// Whether the clock was set back, so that what is due lies far ahead: rates and holds begin again at the new time.
+    fn is_clock_set_back(&self, now: Timestamp) -> bool {
+        self.latest.0.saturating_sub(now.0) >= CLOCK_SET_BACK_US
     }
 
     /// Whether anything is ordered, or to be ordered by the writer.
@@ -213,6 +225,8 @@ impl State {
     /// Orders a unit now, or lets the writer do it if it receives. An empty one is answered when all that is due is
     /// done.
     pub(super) fn take_unit(&mut self, unit: Unit, sender: Sender, now: Timestamp) {
+        // What is due now is ready for a unit that takes it.
+        self.tick(now, 1);
         let is_for_writer = match &unit[..] {
             [] => true,
             // If nothing is ready, nothing can be received: the caller gets the empty answer at once.
@@ -223,7 +237,6 @@ impl State {
         if is_for_writer {
             self.deferred.push_back((unit, sender));
         } else {
-            self.tick(now, 1);
             self.order_unit(unit, sender, now);
             self.retry_unlocked(now);
         }
@@ -231,10 +244,13 @@ impl State {
 
     /// Handles due timers and lifetimes, in bounded pieces.
     pub(super) fn tick(&mut self, now: Timestamp, most: usize) {
+        let mut is_set_back = self.is_clock_set_back(now);
+        self.latest = if is_set_back { now } else { self.latest.max(now) };
         for _ in 0..most {
-            if self.core.next_due().is_none_or(|due| due > now) {
+            if self.core.next_due().is_none_or(|due| due > now) && !is_set_back {
                 return;
             }
+            is_set_back = false;
             self.core.tick(now, &mut self.effects);
             self.retry_unlocked(now);
         }

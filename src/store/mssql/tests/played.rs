@@ -1,7 +1,9 @@
 //! The driver against a server that the test plays: it lets everyone in, and answers every request that it is done.
 
 use super::driver;
-use crate::store::database::link::Driver;
+use crate::error::Code;
+use crate::store::SqlStatement;
+use crate::store::database::link::{Driver, Fate};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -18,14 +20,21 @@ const LOGIN_PACKET: u8 = 0x10;
 
 /// Reads a request; gives its kind, `None` at the end of the connection.
 async fn request(stream: &mut TcpStream) -> Option<u8> {
+    Some(whole_request(stream).await?.0)
+}
+
+/// Reads a request; gives its kind and what it holds.
+async fn whole_request(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let mut body = Vec::new();
     loop {
         let mut header = [0; 8];
         stream.read_exact(&mut header).await.ok()?;
         let mut rest = vec![0; usize::from(u16::from_be_bytes([header[2], header[3]])) - header.len()];
         stream.read_exact(&mut rest).await.ok()?;
+        body.extend(rest);
         let is_last = header[1] & 1 == 1;
         if is_last {
-            return Some(header[0]);
+            return Some((header[0], body));
         }
     }
 }
@@ -116,4 +125,60 @@ async fn half_of_a_character_is_shown_as_a_mark() {
     let rows = link.read("SELECT t FROM dialoq.t").await.unwrap();
     assert_eq!(rows[0].get::<String>("t").unwrap(), "a\u{FFFD}b\u{FFFD}");
     drop(server.await.unwrap());
+}
+
+/// An error of the server of class 16, and the end of its answer.
+fn error_of(number: u32) -> Vec<u8> {
+    let text: Vec<u8> = "said".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let body = [&number.to_le_bytes()[..], &[1, 16, 4, 0], &text, &[0, 0], &1_u32.to_le_bytes()].concat();
+    let length = u16::try_from(body.len()).unwrap().to_le_bytes();
+    [&[0xAA], &length[..], &body, &[0xFD, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]].concat()
+}
+
+/// Answers one request that holds this text with that error, and all others that they are done.
+async fn refuse(listener: TcpListener, text: &str, number: u32) {
+    let text: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let mut stream = let_in(listener).await;
+    while let Some((_, body)) = whole_request(&mut stream).await {
+        match body.windows(text.len()).any(|part| part == text) {
+            true => answer(&mut stream, &[&error_of(number)]).await,
+            false => answer(&mut stream, &[DONE]).await,
+        }
+    }
+}
+
+/// A commit that was hardened before the failover was done a second time.
+#[tokio::test]
+async fn a_commit_that_a_failover_answers_may_have_happened() {
+    let _limit = crate::testing::limit();
+    for (number, fate) in [(40_197, Fate::Unknown), (40_501, Fate::TransactionUndone), (983, Fate::Unknown)] {
+        for is_in_transaction in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let text = if is_in_transaction { "COMMIT" } else { "INSERT" };
+            let server = tokio::spawn(refuse(listener, text, number));
+            let driver = driver(&format!("mssql://sa:secret@127.0.0.1:{port}/d?encrypt=off"));
+            let mut link = driver.dedicated().await.unwrap();
+            let refused = match is_in_transaction {
+                true => {
+                    link.begin().await.unwrap();
+                    link.commit().await.unwrap_err()
+                }
+                false => {
+                    let insert = SqlStatement {
+                        text: "INSERT INTO t VALUES (1)".into(),
+                        params: Vec::new(),
+                        expected_rows: None,
+                    };
+                    link.execute(&insert).await.unwrap_err()
+                }
+            };
+            let fate = if is_in_transaction || fate == Fate::Unknown { fate } else { Fate::Undone };
+            assert_eq!(refused.fate, fate, "{number}, in a transaction: {is_in_transaction}");
+            let code = if fate == Fate::Unknown { Code::COMMIT_UNKNOWN } else { Code::SERVER_UNREACHABLE };
+            assert_eq!(refused.error.code(), code, "{number}, in a transaction: {is_in_transaction}");
+            drop(link);
+            server.await.unwrap();
+        }
+    }
 }

@@ -116,8 +116,8 @@ impl StoreTx for RemoteTx {
             }
             let done = self.done(TxStep::Rollback { reason }).await;
             self.has_ended = true;
-            // A transaction whose connection has ended is rolled back by that.
-            let is_gone = |code| [Code::OWNER_GONE, Code::STORE_CLOSED].contains(&code);
+            // A transaction whose connection has ended is rolled back by that, and one that the owner has ended is rolled back.
+            let is_gone = |code| [Code::OWNER_GONE, Code::STORE_CLOSED, Code::TRANSACTION_ENDED].contains(&code);
             done.or_else(|error| if is_gone(error.code()) { Ok(()) } else { Err(error) })
         })
     }

@@ -1,6 +1,8 @@
 //! Timers, and the writer that fires them.
 
 use super::*;
+use crate::protocol::work::Hold;
+use crate::store::work_queue_on_board;
 
 #[tokio::test]
 async fn a_moved_clock_runs_due_events_before_an_empty_unit_is_answered() {
@@ -96,4 +98,21 @@ async fn a_timer_behind_a_commit_with_sql_counts_from_when_it_is_set() {
     clock.advance(Duration::from_secs(6));
     signal.await;
     assert_eq!(activity.facts().unread, 1);
+}
+
+/// Nothing is due then: the end of the rate's pause lies an hour ahead. No call comes either.
+#[tokio::test]
+async fn a_clock_that_is_set_back_opens_a_queue_whose_rate_was_used_up() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::wrong_by(0);
+    let store = SqliteStore::open(SqliteOptions { clock: clock.clone(), ..options(folder.path()) }).unwrap();
+    let definitions = crate::catalog::ddl::parse("CREATE WORK QUEUE w WITH RATE_JOBS = 1, RATE_MS = 60000").unwrap();
+    store.submit(vec![Verb::Define(definitions.into_iter().map(|parsed| parsed.definition).collect())]).await.unwrap();
+    store.submit(vec![jobs::push(None), jobs::push(None)]).await.unwrap();
+    store.submit(vec![jobs::take(Hold::Lease(None))]).await.unwrap();
+    let activity = store.activity().queue(&work_queue_on_board("w"));
+    assert_eq!(activity.facts().ready_groups, 0, "the rate is used up");
+    clock.jump(-3600);
+    until(|| activity.facts().ready_groups == 1).await;
 }
