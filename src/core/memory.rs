@@ -28,6 +28,8 @@ pub struct Memory {
     dead_letters: BTreeMap<u64, (DeadLetterRow, MessageRow)>,
     units: BTreeMap<Uuid, Timestamp>,
     jobs: JobRows,
+    /// The latest time of a tick, since the clock was last set back.
+    latest: Timestamp,
 }
 
 impl Memory {
@@ -36,7 +38,8 @@ impl Memory {
         let core = Core::new(IdSource::Counted(0), limits.clone());
         let (endpoints, received, messages) = Default::default();
         let (retained, transmissions, dead_letters, units, jobs) = Default::default();
-        Self { core, limits, endpoints, received, messages, retained, transmissions, dead_letters, units, jobs }
+        let latest = Timestamp(i64::MIN);
+        Self { core, limits, endpoints, received, messages, retained, transmissions, dead_letters, units, jobs, latest }
     }
 
     /// Executes a unit, wholly or not at all. `Ok(None)`: an open session holds a group that it needs.
@@ -123,9 +126,12 @@ impl Memory {
         self.write(effects, now);
     }
 
-    /// Handles all due timers and lifetimes.
+    /// Handles all due timers and lifetimes, and a clock that was set back by a second or more.
     pub fn tick(&mut self, now: Timestamp) {
-        while self.core.next_due().is_some_and(|due| due <= now) {
+        let mut is_set_back = self.latest.0.saturating_sub(now.0) >= 1_000_000;
+        self.latest = if is_set_back { now } else { self.latest.max(now) };
+        while is_set_back || self.core.next_due().is_some_and(|due| due <= now) {
+            is_set_back = false;
             let mut effects = Effects::default();
             self.core.tick(now, &mut effects);
             self.write(effects, now);
