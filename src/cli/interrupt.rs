@@ -184,7 +184,7 @@ struct Signals {
 impl Signals {
     fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        // Of signals that come together the first here counts.
+        // SIGTERM is the first: `next` says so by its place.
         let mut signals = vec![signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
         let others = [
             SignalKind::hangup(),

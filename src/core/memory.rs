@@ -5,6 +5,7 @@ use super::effects::{Effects, ReadRow, Reply, Step, Taken};
 use super::restore::Restore;
 use super::session::{Savepoint, Session};
 use super::state::{Core, Limits};
+use super::tick::CLOCK_SET_BACK_US;
 use super::work::JobRows;
 use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
@@ -128,7 +129,7 @@ impl Memory {
 
     /// Handles all due timers and lifetimes, and a clock that was set back by a second or more.
     pub fn tick(&mut self, now: Timestamp) {
-        let mut is_set_back = self.latest.0.saturating_sub(now.0) >= 1_000_000;
+        let mut is_set_back = self.latest.0.saturating_sub(now.0) >= CLOCK_SET_BACK_US;
         self.latest = if is_set_back { now } else { self.latest.max(now) };
         while is_set_back || self.core.next_due().is_some_and(|due| due <= now) {
             is_set_back = false;

@@ -54,4 +54,5 @@ pub use repair::{Repair, Repairs};
 pub use restore::{Restore, Restored};
 pub use session::{Savepoint, Session};
 pub use state::{Core, Limits};
+pub(crate) use tick::CLOCK_SET_BACK_US;
 pub use work::{Finished, FinishedAs, JobRead, JobRow, JobRows, TakenRow, WorkChange};

@@ -4,6 +4,9 @@ use super::effects::Effects;
 use super::state::Core;
 use crate::time::Timestamp;
 
+/// A time so much before the last one is not the disorder of callers on their way, but a clock that was set back.
+pub(crate) const CLOCK_SET_BACK_US: i64 = 1_000_000;
+
 /// The most endpoints per call: about a millisecond of work, so that units are not kept waiting.
 const MOST_AT_ONCE: usize = 1000;
 

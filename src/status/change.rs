@@ -386,18 +386,18 @@ async fn receive_chosen(
         Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => Ok(None),
         Err(error) => Err(error),
     };
-    let is_last = |message: &Message| message.is_end_dialog() || message.is_error();
+    let ends = |message: &Message| message.is_end_dialog() || message.is_error();
     let mut top = chosen.len();
     while top > 0 {
         tx.savepoint(BEFORE_RECEIVE).await?;
         let Some(batch) = receive(top).await? else { return Ok((0, false)) };
         let run = batch.iter().take_while(|message| ids.contains(&message.message_id)).count();
         if run == batch.len() {
-            let Some(last) = batch.iter().position(is_last) else { return Ok((run, false)) };
+            let Some(last) = batch.iter().position(ends) else { return Ok((run, false)) };
             // The end of the conversation removes what is left of it.
             let (mut received, mut may_end) = (run, true);
             while may_end && let Some(rest) = receive(if takes_all { 1000 } else { 2 }).await? {
-                may_end = takes_all || rest.iter().all(is_last);
+                may_end = takes_all || rest.iter().all(ends);
                 received += if takes_all { rest.len() } else { 0 };
             }
             if may_end {

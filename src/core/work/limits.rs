@@ -2,12 +2,10 @@
 
 use super::job::NO_NAME;
 use super::state::{Due, Work};
+use crate::core::CLOCK_SET_BACK_US;
 use crate::protocol::definition::{WorkNumber, WorkSettings};
 use crate::protocol::work::TakeFrom;
 use crate::time::Timestamp;
-
-/// A time so much before the last one is not the disorder of callers on their way, but a clock that was set back.
-const CLOCK_SET_BACK_US: i64 = 1_000_000;
 
 /// A limit of so many jobs in RATE_MS: that many may be taken at once, after that one job each gap.
 #[derive(Debug, Clone, Copy)]

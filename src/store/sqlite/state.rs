@@ -12,7 +12,7 @@ use super::parked::Parked;
 use super::script::{self, Done, Form, Position, SharedScript};
 use super::user_sql::{UserUnit, UserWork};
 use crate::catalog::Catalog;
-use crate::core::{Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
+use crate::core::{CLOCK_SET_BACK_US, Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
 use crate::error::{Error, Result};
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{Unit, Verb};
@@ -122,9 +122,6 @@ impl Arrivals {
 
 /// The marks run this far ahead, so they are written once per so many numbers.
 const BLOCK: u64 = 1 << 16;
-
-/// A clock that is this far behind was set back; callers come in some disorder.
-const CLOCK_SET_BACK_US: i64 = 1_000_000;
 
 /// Spellings of queue names kept at most.
 const MOST_NAMES: usize = 4096;
