@@ -35,7 +35,7 @@ use tokio::time::Instant;
 /// Reports of queues that wait for a slow connection; more are put together.
 const MOST_REPORTS: usize = 64;
 /// How long a guest may take to end its transactions and the connection after the owner has announced that it closes.
-const LAST_REQUESTS: Duration = Duration::from_secs(2);
+pub(super) const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How long the last answers may wait for the next call to end, or for the guest to take some more bytes. A store that closes answers
 /// in less: it stops a statement of the user's after five seconds. All answers had six seconds together before, and of twelve messages of 48 MB
 /// on their way nine were lost.
@@ -151,7 +151,7 @@ pub(super) async fn serve(
             session.excuse_transactions();
         }
         session.draining = None;
-        unsent.while_it_shrinks(LAST_ANSWERS, longest, session.finish()).await;
+        unsent.while_it_shrinks(LAST_ANSWERS, longest, session.finish(&mut requests)).await;
     }
     drop(session);
     // Ends when the last sender of answers has gone, unless the other side does not read.
@@ -463,9 +463,18 @@ impl GuestSession {
         }
     }
 
-    /// Waits for the calls under way.
-    async fn finish(&mut self) {
-        while self.tasks.join_next().await.is_some() {}
+    /// Waits for the calls under way. Their callers may still leave: the job of one that had left was taken until its lease ended.
+    async fn finish(&mut self, requests: &mut Requests<'_>) {
+        let mut has_ended = false;
+        loop {
+            tokio::select! {
+                joined = self.tasks.join_next() => if joined.is_none() { return },
+                read = requests.next(), if !has_ended => match read {
+                    Ok(Some(request)) => self.handle_last(request),
+                    Ok(None) | Err(_) => has_ended = true,
+                },
+            }
+        }
     }
 }
 

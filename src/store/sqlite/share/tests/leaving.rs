@@ -140,7 +140,7 @@ struct Serving {
     store: Arc<SqliteStore>,
     owned: Arc<owned::OwnedStore>,
     connection: tokio::task::JoinHandle<std::io::Result<()>>,
-    _closing: watch::Sender<session::Closing>,
+    closing: watch::Sender<session::Closing>,
     _draining: tokio::sync::mpsc::Receiver<std::convert::Infallible>,
 }
 
@@ -160,7 +160,7 @@ fn serve_one(folder: &Path) -> Serving {
             session::serve(owned, stream, Durability::Full, is_closing, draining).await
         }
     });
-    Serving { store, owned, connection, _closing: closing, _draining: drained }
+    Serving { store, owned, connection, closing, _draining: drained }
 }
 
 /// The guest has closed when the owner writes to it, and the owner has not read the last requests by then.
@@ -186,6 +186,53 @@ async fn the_last_requests_of_a_guest_are_read_although_it_takes_no_answer() {
         assert_eq!(jobs.len(), 1, "round {round}: it went back");
         store.close().await.unwrap();
     }
+}
+
+/// Another program's write lock holds the take up for longer than the owner that closes waits for transactions.
+#[tokio::test]
+async fn a_leased_job_goes_back_although_its_caller_leaves_late_in_the_close_of_the_owner() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    drop(with_a_job(folder.path()).await);
+    let Serving { store, connection, closing, .. } = &mut serve_one(folder.path());
+    let guest = socket::connect(&database_in(folder.path()), Durability::Full).await.unwrap();
+    let holder = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    tell(&guest, &Request { id: 5, call: Call::Submit(vec![take(Hold::Lease(None))]) }).await;
+    tell(&guest, &Request { id: 6, call: Call::Submit(vec![push(None)]) }).await;
+    // Once this is answered, both are under way.
+    answer_of(&guest, 7, Call::UnitHappened(uuid(1))).await;
+    closing.send_replace(session::Closing::AtOnce);
+    let (mut stream, mut arrived) = (&guest, FrameBuffer::default());
+    while !matches!(arrived.next::<FromOwner>().unwrap(), Some(FromOwner::Closing)) {
+        stream.read_buf(arrived.room()).await.unwrap();
+    }
+    tokio::time::pause();
+    tokio::time::advance(session::LAST_REQUESTS).await;
+    tokio::time::resume();
+    // The task of the connection sees the time.
+    tokio::task::yield_now().await;
+    tell(&guest, &Request { id: 0, call: Call::Cancel { request: 5 } }).await;
+    tell(&guest, &Request { id: 8, call: Call::UnitHappened(uuid(1)) }).await;
+    let mut until_answer = async |to: u64| loop {
+        match arrived.next::<FromOwner>().unwrap() {
+            Some(FromOwner::Answer { id, answer, .. }) if id == to => return answer,
+            Some(_) => {}
+            None => {
+                assert_ne!(stream.read_buf(arrived.room()).await.unwrap(), 0, "the owner reads the request before {to}")
+            }
+        }
+    };
+    let refused = Error::from(until_answer(8).await.unwrap_err());
+    assert_eq!(refused.code(), Code::STORE_CLOSED, "{refused}");
+    holder.execute_batch("ROLLBACK").unwrap();
+    until_answer(6).await.unwrap();
+    drop(guest);
+    let _ = connection.await.unwrap();
+    let outcomes = store.submit(vec![take(Hold::Lease(None))]).await.unwrap();
+    let Outcome::Jobs(jobs) = &outcomes[0] else { panic!("{outcomes:?}") };
+    assert_eq!(jobs[0].attempt, 1, "it went back");
+    store.close().await.unwrap();
 }
 
 /// A guest that closes cancels the calls under way, whatever it has still to write.
