@@ -42,7 +42,7 @@ impl Deref for KnownStatement {
 pub(super) fn beginning(text: &str) -> &str {
     let mut rest = text;
     loop {
-        rest = rest.trim_start_matches([' ', '\t', '\n', '\u{c}', '\r', '\u{feff}', ';']);
+        rest = rest.trim_start_matches([' ', '\t', '\n', '\u{b}', '\u{c}', '\r', '\u{feff}', ';']);
         rest = if let Some(comment) = rest.strip_prefix("--") {
             comment.split_once('\n').map_or("", |(_, after)| after)
         } else if let Some(comment) = rest.strip_prefix("/*") {
@@ -71,6 +71,7 @@ mod tests {
             ("\u{feff}Drop table t", (true, false)),
             ("-- a\rSELECT\n /* /* */ alter table t add n", (true, false)),
             ("-- a\rCREATE", (false, false)),
+            (" \u{b}CREATE TABLE t (n)", (true, false)),
             ("/*/ CREATE */ insert into t values (1)", (false, false)),
             ("select Last_Insert_RowId()", (false, true)),
             ("select \"CHANGES\"()", (false, true)),
