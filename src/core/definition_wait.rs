@@ -34,6 +34,10 @@ impl DefinitionWait {
 
     /// For a definition that still waits: for how long receives are held back from now on, if it is time for that.
     pub fn hold(&mut self, now: Timestamp) -> Option<Duration> {
+        // Further away than a hold and the pause after it: the clock was set back.
+        if self.next_hold.since(now) > LONGEST * 2 {
+            *self = Self::begin(now);
+        }
         if now < self.next_hold {
             return None;
         }
