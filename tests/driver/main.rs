@@ -27,6 +27,7 @@ mod leaving;
 mod measured;
 mod moved;
 mod old_snapshots;
+mod places;
 mod plans;
 mod refused_controls;
 mod restored;
@@ -202,6 +203,7 @@ fn main() -> ExitCode {
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
             a_wait_for_a_group_lasts_longer_than_the_search_for_deadlocks
             a_member_by_set_role_is_no_stranger a_login_with_rights_on_single_verbs_is_no_stranger the_right_to_connect_keeps_a_member_out_of_another_database;
+        Postgres places: readers_above_a_lowered_maximum_count;
         Postgres held: rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
             rows_of_thousands_of_dead_processes_do_not_stop_tick
             an_attempt_that_another_session_noted_first_does_no_harm
@@ -289,6 +291,7 @@ fn main() -> ExitCode {
             a_lasting_shortage_of_one_job_keeps_nothing_else_from_being_done
             a_job_that_another_session_changes_is_not_overtaken a_report_does_not_wait_for_a_push_of_its_name ticks_at_once_refuse_none_of_each_other
             a_take_that_has_waited_goes_by_the_settings_of_now a_refusal_with_xact_abort_ends_the_transaction;
+        Mssql places: readers_above_a_lowered_maximum_count;
         Mssql schedules: a_database_returns_to_the_time_of_its_server many_processes_fire_each_time_once a_process_that_leaves_takes_no_time_with_it;
         Mssql schedules_mssql: a_step_is_taken_from_the_row_as_it_was_read a_step_that_another_session_takes_is_not_waited_for
             a_step_pushes_the_body_of_its_schedule a_queue_of_a_schedule_is_not_removed;
