@@ -310,6 +310,54 @@ fn definitions_are_applied_twice_and_previewed() {
     assert_eq!(lines(&printed)[0]["changes"][0]["kind"], "altered", "{printed}");
 }
 
+/// Lets so many attempts at orders fail.
+#[cfg(unix)]
+fn fail(shop: &Shop, attempts: usize) {
+    let mut running = shop.start(&["--json", "activate", "orders", "--exec", "false"]);
+    let mut failures = 0;
+    while failures < attempts {
+        let line = running.line();
+        assert!(!line.is_empty(), "the events ended after {failures} failures");
+        failures += usize::from(lines(&line)[0]["event"] == "failed");
+    }
+    running.interrupt();
+    drop(running.output.take());
+    running.end();
+}
+
+/// A letter that came after the preview was redriven or removed with those that it had shown, and a conversation got the new level.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_comes_after_a_preview_stays_as_it_is() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(
+        &["apply", "-"],
+        b"ALTER QUEUE orders WITH RETRY (MAX_ATTEMPTS = 1, DELAY_MS = 0, THEN = DEAD_LETTER)",
+    );
+    shop.order(&["first"]);
+    fail(&shop, 1);
+    let later = |body: &str| {
+        shop.order(&[body]);
+        fail(&shop, 1);
+    };
+    let done = shop.asked(&["dead", "redrive", "--queue", "orders"], || later("second"));
+    assert!(done.contains("redrove 1 dead letter"), "{done}");
+    let letters = || shop.json(&["--json", "dead", "list"]).iter().map(body).collect::<Vec<_>>();
+    let waiting = shop.json(&["--json", "peek", "orders"]);
+    assert_eq!(
+        (waiting.iter().map(body).collect::<Vec<_>>(), letters()),
+        (vec!["first".into()], vec!["second".into()])
+    );
+    fail(&shop, 1);
+    let done = shop.asked(&["dead", "purge", "--all"], || later("third"));
+    assert!(done.contains("2 dead letters"), "{done}");
+    assert_eq!(letters(), ["third"]);
+    let done = shop.asked(&["reprioritise", "9", "--queue", "orders"], || drop(shop.order(&["fourth"])));
+    assert!(done.contains("3 changed"), "{done}");
+    assert_eq!(shop.json(&["--json", "peek", "orders"])[0]["priority"], 5);
+}
+
 #[cfg(unix)]
 #[test]
 fn dead_letters_are_listed_shown_redriven_and_purged() {
@@ -322,16 +370,7 @@ fn dead_letters_are_listed_shown_redriven_and_purged() {
     assert!(shop.fails(3, &["dead", "list"]).contains("no such dead letter"));
     shop.order(&["\u{1b}[31mpoison"]);
     let handle = shop.order(&["bad", "worse"]);
-    let mut running = shop.start(&["--json", "activate", "orders", "--exec", "false"]);
-    let mut failures = 0;
-    while failures < 6 {
-        let line = running.line();
-        assert!(!line.is_empty(), "the events ended after {failures} failures");
-        failures += usize::from(lines(&line)[0]["event"] == "failed");
-    }
-    running.interrupt();
-    drop(running.output.take());
-    running.end();
+    fail(&shop, 6);
 
     let listed = shop.ok(&["dead", "list"]);
     assert!(listed.contains("\\u{1b}[31mpoison") && listed.contains("orders"), "{listed}");

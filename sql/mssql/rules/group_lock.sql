@@ -240,17 +240,19 @@ BEGIN
     SELECT @endpoint_id = e.endpoint_id
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
     WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-    IF @endpoint_id IS NULL
+    -- A row that another transaction inserts does not exist here. One that it removes does: that may roll back.
+    IF @endpoint_id IS NULL EXEC dialoq.find_handle @conversation_handle, @endpoint_id OUTPUT;
+    IF @endpoint_id = -1 AND @wait = 1
+    BEGIN
+        SET @endpoint_id = NULL;
         SELECT @endpoint_id = e.endpoint_id
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-    -- There is no such endpoint, or a transaction is removing it. That may roll back, so without `@wait` the group counts as held.
-    IF @endpoint_id IS NULL AND @wait = 1
-        SELECT @endpoint_id = e.endpoint_id
-        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
-        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-    IF @endpoint_id IS NULL AND @wait = 0
-        EXEC dialoq.find_handle @conversation_handle, @endpoint_id OUTPUT;
+        IF @endpoint_id IS NULL
+            SELECT @endpoint_id = e.endpoint_id
+            FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
+            WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
+    END
     IF @endpoint_id IS NULL OR @endpoint_id = -1 RETURN;
     EXEC dialoq.lock_endpoint @endpoint_id, @wait, @is_locked OUTPUT, @notices OUTPUT;
     IF @is_locked IS NULL SET @endpoint_id = -1;
