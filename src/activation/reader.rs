@@ -71,6 +71,21 @@ pub(super) trait Serve: Send + 'static {
 const FAILURES_BEFORE_PAUSE: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Why a batch was rolled back.
+enum Unserved {
+    /// The store of the queue refused a call of the reader's own.
+    ByStore(Error),
+    /// An error of the handler, which may be that of another store. If such a one ended the reader, the groups behind the one that failed
+    /// were not served at all: the next reader received the same group first.
+    ByHandler(Error),
+}
+
+impl From<Error> for Unserved {
+    fn from(error: Error) -> Self {
+        Self::ByStore(error)
+    }
+}
+
 /// Receives and serves until nothing comes for the idle wait, or the reader is stopped.
 pub(super) async fn run(session: Session, options: Options, mut server: impl Serve) -> HandlerResult {
     let done = receive_and_serve(&session, &options, &mut server).await;
@@ -97,18 +112,18 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
                 serve_batch(session, server, tx, batch, options).await.map(|()| session.note_served(messages))
             }
             // Another transaction won; this one is rolled back, and the same RECEIVE may succeed.
-            Err(error) if error.kind() == ErrorKind::Conflict => Err(error),
+            Err(error) if error.kind() == ErrorKind::Conflict => Err(error.into()),
             Err(error) => return Err(error.into()),
         };
         match served {
             Ok(()) => failures = 0,
             // The connection, or the process that owned the file, has gone; the next transaction gets another.
-            Err(error) if error.code() == Code::COMMIT_UNKNOWN => {
+            Err(Unserved::ByStore(error)) if error.code() == Code::COMMIT_UNKNOWN => {
                 tracing::warn!(queue = %session.queue(), %error, "it is unknown whether a transaction was committed");
             }
             // The store itself is unusable, so the reader ends.
-            Err(error) if error.kind() == ErrorKind::Store => return Err(error.into()),
-            Err(error) => {
+            Err(Unserved::ByStore(error)) if error.kind() == ErrorKind::Store => return Err(error.into()),
+            Err(Unserved::ByStore(error) | Unserved::ByHandler(error)) => {
                 tracing::warn!(queue = %session.queue(), %error, "the transaction was rolled back");
                 let pauses_by_itself = error.kind() != ErrorKind::Conflict && lets_groups_pause(session);
                 session.note_failure(error);
@@ -168,25 +183,25 @@ async fn serve_batch(
     tx: Tx,
     batch: Batch,
     options: &Options,
-) -> Result<()> {
+) -> std::result::Result<(), Unserved> {
     let mut messages = batch.into_messages().into_iter();
-    let Some(first) = messages.next() else { return tx.rollback().await };
+    let Some(first) = messages.next() else { return Ok(tx.rollback().await?) };
     let mut context = Context::new(tx, first, options.fails_on_ended_peer);
     loop {
         if !context.has_ended().await
             && let Err(error) = serve_message(session, server, &context, options).await
         {
             context.into_tx().rollback_because(error.message()).await?;
-            return Err(error);
+            return Err(Unserved::ByHandler(error));
         }
         // A handler may have ignored the error, but the transaction cannot commit.
         if let Some(deadlock) = context.deadlock().await {
-            return Err(deadlock);
+            return Err(deadlock.into());
         }
         let Some(next) = messages.next() else { break };
         context.turn_to(next);
     }
-    context.into_tx().commit().await
+    Ok(context.into_tx().commit().await?)
 }
 
 async fn serve_message(session: &Session, server: &mut impl Serve, context: &Context, options: &Options) -> Result<()> {

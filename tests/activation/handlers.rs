@@ -6,7 +6,8 @@ use dialoq::activation::{Context, HandlerError, HandlerResult, Handlers, Ramp, R
 use dialoq::internals::activity;
 use dialoq::protocol::ReceiveFrom;
 use dialoq::status::DeadLetterFilter;
-use dialoq::{Act, ConversationHandle, Message, MessageType};
+use dialoq::testing::TestBroker;
+use dialoq::{Act, Broker, ConversationHandle, Message, MessageType};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -282,6 +283,31 @@ staged!(five_failures_in_a_row_disable_the_queue_and_end_the_reader, async |stor
     assert_eq!(ended(&mut events).await, 28086);
     assert!(!stage.catalog().queue("work").unwrap().is_receive_enabled);
     assert_eq!(soon("the check", readers.monitor()).await, None);
+});
+
+// It ended the reader, and so the next one, which met the same group first. No other group was served.
+staged!(an_error_of_another_broker_ends_no_reader, async |store| {
+    let stage = stage(store).await;
+    stage.ddl("ALTER QUEUE work WITH RETRY (MAX_ATTEMPTS = 9, DELAY_MS = 3600000)").await;
+    let elsewhere = TestBroker::in_memory().await.unwrap();
+    let closed = Broker::clone(&elsewhere);
+    closed.close().await.unwrap();
+    let handlers = Handlers::new().on(ORDER, async move |context, order| {
+        if order.pieces == 1 {
+            closed.query("select 1", ()).await?;
+        }
+        context.end_conversation().await?;
+        Ok(())
+    });
+    for pieces in [1, 2] {
+        order(&stage, pieces).await;
+    }
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    assert_eq!(failed(&mut events).await.0, 60016);
+    assert!(answer(&stage).await.is_end_dialog(), "the other group is served");
+    let row = row(&readers).await;
+    assert_eq!((row.tasks_started_total, row.activation_errors_total), (1, 1));
 });
 
 staged!(a_panic_rolls_back_and_the_reader_lives_on, async |store| {
@@ -580,6 +606,27 @@ staged!(groups_that_pause_do_not_make_a_reader_pause, async |store| {
         soon(policy, served).await;
         soon("the stop", readers.stop()).await;
     }
+});
+
+// The handler itself gave no error.
+staged!(a_dead_letter_says_why_the_commit_of_its_handler_was_refused, async |store| {
+    let stage = stage(store).await;
+    stage.ddl("ALTER QUEUE work WITH RETRY (MAX_ATTEMPTS = 1, THEN = DEAD_LETTER)").await;
+    for table in ["parent (id int PRIMARY KEY)", "child (p int REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED)"] {
+        stage.sql(&format!("CREATE TABLE {table}"), ()).await.unwrap();
+    }
+    let handlers = Handlers::new().on(ORDER, async |context, _| {
+        context.sql("INSERT INTO child VALUES (7)", ()).await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    order(&stage, 1).await;
+    assert_eq!(failed(&mut events).await.0, 60022);
+    let dead = stage.dead_letters(&DeadLetterFilter::default(), 9, 0).await.unwrap();
+    let reason = dead[0].reason.as_deref().unwrap_or_default().to_lowercase();
+    assert!(reason.contains("foreign key"), "{reason}");
+    soon("the stop", readers.stop()).await;
 });
 
 // The policy picks out the first message of the group, so readers take one at a time.

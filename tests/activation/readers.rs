@@ -1,7 +1,7 @@
 //! How readers end (5.4), and how they are stopped.
 
 use crate::stage::{FIVE_SECONDS, Stage, Theatre, ended, row, soon, until};
-use dialoq::activation::{Handlers, Session};
+use dialoq::activation::Session;
 use dialoq::testing::TestBroker;
 use dialoq::{Act, Broker};
 use std::sync::Arc;
@@ -177,15 +177,19 @@ staged!(a_reader_that_ends_because_another_broker_is_closed_stops_nothing, async
     other.close().await.unwrap();
     let (closed, forwarded) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
     let (is_closed, count) = (closed.clone(), forwarded.clone());
-    let handlers = Handlers::new().otherwise(async move |context, _| {
-        if is_closed.load(SeqCst) {
-            other.query("select 1", ()).await?;
+    let procedure = move |session: Session| {
+        let (is_closed, count, other) = (is_closed.clone(), count.clone(), other.clone());
+        async move {
+            if is_closed.load(SeqCst) {
+                other.query("select 1", ()).await?;
+            }
+            while session.receive("work").await?.is_some() {
+                count.fetch_add(1, SeqCst);
+            }
+            Ok(())
         }
-        count.fetch_add(1, SeqCst);
-        context.end_conversation().await?;
-        Ok(())
-    });
-    let readers = stage.activate("work", handlers).start();
+    };
+    let readers = stage.activate_with("work", procedure).start();
     let mut events = readers.events();
     stage.arrive(1).await;
     assert_eq!(ended(&mut events).await, 28088);
@@ -193,7 +197,7 @@ staged!(a_reader_that_ends_because_another_broker_is_closed_stops_nothing, async
     row(&readers).await;
     closed.store(false, SeqCst);
     stage.advance(FIVE_SECONDS);
-    until("the message to be handled", || forwarded.load(SeqCst) == 1).await;
+    until("the message to be received", || forwarded.load(SeqCst) == 1).await;
     soon("the stop", readers.stop()).await;
 });
 

@@ -511,11 +511,10 @@ impl Session {
             Err(failure) => {
                 let is_unknown = failure.fate.may_have_happened();
                 if is_unknown {
-                    // If it happened, there is no rollback to count; if not, the next tick that finds the attempt
-                    // counts it.
+                    // If it happened, there is no rollback to count; if not, the next tick that finds the attempt counts it.
                     self.attempt = None;
                 }
-                self.effects = effects;
+                (self.effects, self.rollback_reason) = (effects, Some(failure.error.message().into()));
                 self.link = Some(link);
                 self.end_quietly(failure.is_link_usable && !is_unknown).await;
                 Err(failure.into())

@@ -152,7 +152,7 @@ impl Engine {
         // The statements, or another program that held the write lock, may have taken long, and timers and pauses count from now.
         let now = self.clock.now();
         let mut commits = commits.into_iter();
-        for (verdict, commit) in verdicts.into_iter().zip(commits.by_ref()) {
+        for (verdict, mut commit) in verdicts.into_iter().zip(commits.by_ref()) {
             match verdict {
                 Ok(changed) => {
                     let slots = Slots::from_iter([Slot::Changed(changed)]);
@@ -166,6 +166,8 @@ impl Engine {
                     if matches!(refusal.code(), Code::DEADLOCK | Code::STORE_CLOSED) {
                         state.give_way(commit.session, now);
                     } else {
+                        // Of a message that becomes a dead letter by it.
+                        commit.session.set_reason(Some(refusal.message().into()));
                         state.order_rollback(commit.session, now);
                     }
                     let _ = commit.sender.send(Err(refusal));
