@@ -3,6 +3,7 @@
 
 use super::change::Change;
 use super::effects::{Arrival, Effects};
+use super::receive_order::oldest_waiting;
 use super::session::{FirstReceived, Session};
 use super::state::Core;
 use crate::catalog::{OffBy, Queue, QueueOff};
@@ -140,11 +141,12 @@ impl Core {
         if !std::mem::take(&mut endpoint.is_quarantined) {
             return;
         }
-        let (group, waiting) = (endpoint.group, endpoint.waiting_rows());
+        let (group, level, waiting) = (endpoint.group, endpoint.priority, endpoint.waiting_rows());
+        let oldest = oldest_waiting(endpoint);
         let queue_id = self.groups[group].queue_id;
         self.queue_state(queue_id).unread += waiting;
-        self.mark_stale(group);
-        let newly_ready = usize::from(self.rerank(group));
+        // The pauses of a group end together. A look at all its members for each of them took 46 s for 20,000.
+        let newly_ready = usize::from(oldest.is_some_and(|oldest| self.row_added(group, level, oldest)));
         effects.arrivals.push(Arrival { queue_id, newly_ready });
     }
 

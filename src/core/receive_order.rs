@@ -169,13 +169,16 @@ pub(super) fn rank(endpoints: &Slab<Endpoint>, members: &[u32]) -> Option<Rank> 
         if endpoint.is_quarantined {
             continue;
         }
-        let sequenced = endpoint.rows.first();
-        let system = endpoint.oldest_system_left(None);
-        let Some(oldest) = sequenced.into_iter().chain(system).min() else { continue };
+        let Some(oldest) = oldest_waiting(endpoint) else { continue };
         best = Some(match best {
             Some((level, order)) => (level.max(endpoint.priority), order.min(oldest)),
             None => (endpoint.priority, oldest),
         });
     }
     best.map(|(level, oldest)| Rank::new(level, oldest))
+}
+
+/// The order of the oldest row that waits at an endpoint.
+pub(super) fn oldest_waiting(endpoint: &Endpoint) -> Option<u64> {
+    endpoint.rows.first().into_iter().chain(endpoint.oldest_system_left(None)).min()
 }
