@@ -149,7 +149,8 @@ impl Broker {
     }
 
     /// Executes a unit under the caller's own id, at most once: `None` if a unit of that id happened before. If the
-    /// outcome is unknown, try again with the same id; ids are kept for a week.
+    /// outcome is unknown, try again with the same id; ids are kept for a week. What a server's lost answer leaves open
+    /// is found out within the call, which then gives its outcomes.
     ///
     /// # Errors
     /// That of the first verb refused; 60026 the store keeps no ids; 60008 definitions, in the embedded store.

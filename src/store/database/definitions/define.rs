@@ -171,7 +171,7 @@ impl Database {
     ) -> Linked<Written> {
         link.begin().await?;
         if let Some(unit_id) = unit_id
-            && !claim(link, unit_id).await?
+            && !claim(link, unit_id).await?.is_new
         {
             link.rollback().await?;
             return Ok(Written::HappenedBefore);
@@ -206,8 +206,16 @@ impl Database {
     }
 }
 
-/// Claims an id for the transaction of a link; whether it is new.
-pub(in crate::store::database) async fn claim(link: &mut dyn Link, unit_id: Uuid) -> Linked<bool> {
+/// The claim of a unit's id.
+pub(in crate::store::database) struct UnitClaim {
+    pub(in crate::store::database) is_new: bool,
+    /// When the id was claimed, by the server's clock in microseconds: another attempt at the unit has another time.
+    pub(in crate::store::database) done_at: Option<i64>,
+}
+
+/// Claims an id for the transaction of a link.
+pub(in crate::store::database) async fn claim(link: &mut dyn Link, unit_id: Uuid) -> Linked<UnitClaim> {
     let rows = link.call(Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] }).await?;
-    Ok(only(&rows)?.flag("is_new")?)
+    let claimed = only(&rows)?;
+    Ok(UnitClaim { is_new: claimed.flag("is_new")?, done_at: claimed.maybe_int("done_at")? })
 }

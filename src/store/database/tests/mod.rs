@@ -365,23 +365,33 @@ async fn a_connection_on_which_a_mark_was_given_up_is_asked_nothing_more() {
 #[tokio::test]
 async fn an_id_lets_a_unit_of_unknown_outcome_be_retried() {
     let _limit = crate::testing::limit();
-    let stage = Stage::new();
-    let store = stage.open().await;
-    let mut commits = 0;
-    stage.play(move |name, _| {
-        commits += i32::from(name == "commit");
-        match name {
-            "commit" if commits == 1 => Some(Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))),
-            "claim_unit" => Some(Ok(vec![row([("is_new", (commits == 0).into())])])),
-            _ => None,
-        }
-    });
-    let outcomes = store.submit_once(Uuid::from_u128(5), vec![send(1, "Text", b"x")]).await.unwrap();
-    assert_eq!(outcomes, None, "the first try had happened after all");
-    assert_eq!(
-        stage.asked(&["claim", "send", "commit", "rollback"]),
-        ["claim_unit", "send", "commit", "claim_unit", "rollback"]
-    );
+    // The second claim finds the time of the first, or that of another caller's attempt.
+    for (found, is_own) in [(7, true), (8, false)] {
+        let stage = Stage::new();
+        let store = stage.open().await;
+        let mut commits = 0;
+        stage.play(move |name, _| {
+            commits += i32::from(name == "commit");
+            match name {
+                "commit" if commits == 1 => Some(Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))),
+                "claim_unit" => {
+                    let (is_new, done_at) = if commits == 0 { (true, 7) } else { (false, found) };
+                    Some(Ok(vec![row([("is_new", is_new.into()), ("done_at", SqlValue::Integer(done_at))])]))
+                }
+                _ => None,
+            }
+        });
+        let outcomes = store.submit_once(Uuid::from_u128(5), vec![send(1, "Text", b"x")]).await.unwrap();
+        assert_eq!(
+            outcomes.map(|outcomes| outcomes.len()),
+            is_own.then_some(1),
+            "the first try had happened after all"
+        );
+        assert_eq!(
+            stage.asked(&["claim", "send", "commit", "rollback"]),
+            ["claim_unit", "send", "commit", "claim_unit", "rollback"]
+        );
+    }
 }
 
 #[tokio::test]

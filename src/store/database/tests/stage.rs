@@ -62,7 +62,7 @@ static DIALECT: Dialect = Dialect {
             work_queues: "",
             overdue_schedules: "",
         },
-        work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "", schedules: "" },
+        work: WorkTexts { queues: "", jobs: "", finished: "", finish: "", statistics: "", schedules: "" },
         inspect: InspectTexts {
             deliveries: "",
             errors: "",
@@ -168,7 +168,7 @@ impl Stage {
                 ("ready_queues", SqlValue::Null),
                 ("has_locked", false.into()),
             ])],
-            "claim_unit" => vec![row([("is_new", true.into())])],
+            "claim_unit" => vec![row([("is_new", true.into()), ("done_at", SqlValue::Integer(7))])],
             _ => Vec::new(),
         }
     }

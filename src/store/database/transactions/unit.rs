@@ -30,12 +30,27 @@ const HEARTBEAT_POOL_WAIT: Duration = Duration::from_millis(250);
 /// However long the lease, a request that prolongs it may hang after so long.
 const LONGEST_HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// The result of an attempt.
-enum Tried {
-    Done(Vec<Outcome>, Notices),
-    HappenedBefore,
-    /// The caller left before COMMIT, so the messages that the unit received are back in their queues.
-    GivenBack,
+/// A unit in an open transaction.
+enum Filled {
+    Done(Done),
+    /// An attempt that claimed the id at this time has happened; the transaction is rolled back.
+    Before(Option<i64>),
+}
+
+/// What an attempt has done, if its transaction commits.
+struct Done {
+    outcomes: Vec<Outcome>,
+    notices: Notices,
+    /// When it claimed the unit's id.
+    claimed_at: Option<i64>,
+}
+
+impl Done {
+    /// Whether it has taken messages or jobs, which go back for a caller that has left.
+    fn has_taken(&self) -> bool {
+        let has_jobs = self.outcomes.iter().any(|outcome| matches!(outcome, Outcome::Jobs(jobs) if !jobs.is_empty()));
+        self.outcomes.messages() > 0 || has_jobs
+    }
 }
 
 impl Database {
@@ -270,6 +285,13 @@ impl Database {
         }
     }
 
+    /// Wakes those that wait for what a unit has done.
+    async fn publish_done(self: &Arc<Self>, unit: &[Verb], Done { outcomes, notices, .. }: Done) -> Vec<Outcome> {
+        self.publish_local(&notices, unit.iter().map(groups_made_ready_at_most).sum()).await;
+        unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.observe(verb, outcome));
+        outcomes
+    }
+
     async fn transact(
         self: &Arc<Self>,
         unit: &[Verb],
@@ -286,6 +308,8 @@ impl Database {
         }
         let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();
+        // The last attempt whose COMMIT had no answer. What it received is nowhere else if it has happened.
+        let mut unanswered: Option<Done> = None;
         loop {
             let attempt = async {
                 let mut link = self.take().await?;
@@ -295,22 +319,30 @@ impl Database {
             };
             // Not the COMMIT: it waits for no lock, and nothing would give back what the unit took.
             let Some(filled) = caller.unless_left(attempt).await else { return Err(caller::left()) };
-            let tried = match filled {
-                Err(failure) => Err(failure),
-                Ok((mut link, filled)) => {
-                    let tried = finish(&mut *link, filled, caller).await;
-                    or_rolled_back(&mut *link, tried).await
-                }
-            };
-            let failure = match tried {
-                Ok(Tried::Done(outcomes, notices)) => {
-                    self.publish_local(&notices, unit.iter().map(groups_made_ready_at_most).sum()).await;
-                    unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.observe(verb, outcome));
-                    return Ok(Some(outcomes));
-                }
-                Ok(Tried::HappenedBefore) => return Ok(None),
-                Ok(Tried::GivenBack) => return Err(caller::left()),
+            let failure = match filled {
                 Err(failure) => failure,
+                Ok((_, Filled::Before(done_at))) => {
+                    let own = unanswered.filter(|done| done_at.is_some() && done.claimed_at == done_at);
+                    let Some(done) = own else { return Ok(None) };
+                    return Ok(Some(self.publish_done(&unit, done).await));
+                }
+                Ok((mut link, Filled::Done(done))) => {
+                    if done.has_taken() && caller.has_left() {
+                        let given_back = link.rollback().await;
+                        or_rolled_back(&mut *link, given_back).await?;
+                        return Err(caller::left());
+                    }
+                    let committed = link.commit().await;
+                    match or_rolled_back(&mut *link, committed).await {
+                        Ok(()) => return Ok(Some(self.publish_done(&unit, done).await)),
+                        Err(failure) => {
+                            if failure.fate.may_have_happened() {
+                                unanswered = Some(done);
+                            }
+                            failure
+                        }
+                    }
+                }
             };
             let again = tries.after(failure, repeat).await?;
             self.renew(again, unit.iter().zip(&mut contexts)).await?;
@@ -318,19 +350,17 @@ impl Database {
     }
 }
 
-/// Does the verbs of a unit in a transaction, up to its COMMIT; `None` if a unit of that id has happened before.
-async fn fill(
-    link: &mut dyn Link,
-    unit: &[Verb],
-    contexts: &[CallContext],
-    unit_id: Option<Uuid>,
-) -> Linked<Option<(Vec<Outcome>, Notices)>> {
+/// Does the verbs of a unit in a transaction, up to its COMMIT, unless a unit of that id has happened before.
+async fn fill(link: &mut dyn Link, unit: &[Verb], contexts: &[CallContext], unit_id: Option<Uuid>) -> Linked<Filled> {
     link.begin().await?;
-    if let Some(unit_id) = unit_id
-        && !claim(link, unit_id).await?
-    {
-        link.rollback().await?;
-        return Ok(None);
+    let mut claimed_at = None;
+    if let Some(unit_id) = unit_id {
+        let claimed = claim(link, unit_id).await?;
+        if !claimed.is_new {
+            link.rollback().await?;
+            return Ok(Filled::Before(claimed.done_at));
+        }
+        claimed_at = claimed.done_at;
     }
     let mut notices = Notices::default();
     let mut outcomes = Vec::with_capacity(unit.len());
@@ -339,19 +369,7 @@ async fn fill(
         notices.extend(notices_in(&rows));
         outcomes.push(verbs::outcome(verb, rows)?);
     }
-    Ok(Some((outcomes, notices)))
-}
-
-/// Commits, or gives back what the unit has taken for a caller that has left.
-async fn finish(link: &mut dyn Link, filled: Option<(Vec<Outcome>, Notices)>, caller: &Caller) -> Linked<Tried> {
-    let Some((outcomes, notices)) = filled else { return Ok(Tried::HappenedBefore) };
-    let has_jobs = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Jobs(jobs) if !jobs.is_empty()));
-    if (outcomes.messages() > 0 || has_jobs) && caller.has_left() {
-        link.rollback().await?;
-        return Ok(Tried::GivenBack);
-    }
-    link.commit().await?;
-    Ok(Tried::Done(outcomes, notices))
+    Ok(Filled::Done(Done { outcomes, notices, claimed_at }))
 }
 
 /// The result; after a failure the transaction is rolled back, if the link can do that.
