@@ -39,6 +39,9 @@ pub(crate) fn the_users_own_sql_is_60022(store: Store) {
             ("SELEKT 1", "syntax error"),
             ("INSERT INTO nothing VALUES (1)", "\"nothing\""),
             ("INSERT INTO thing VALUES ($1, 'a')", "parameters"),
+            // As dblink and foreign tables say that a connection of their own is lost.
+            ("DO $$ BEGIN RAISE SQLSTATE '08006' USING MESSAGE = 'elsewhere'; END $$", "elsewhere"),
+            ("DO $$ BEGIN RAISE SQLSTATE '57P01' USING MESSAGE = 'elsewhere'; END $$", "elsewhere"),
         ] {
             let (failure, code) = refused(execute(&mut *link, text).await);
             assert_eq!((code, failure.fate), (Code::USER_SQL_FAILED, Fate::Undone), "{text}");

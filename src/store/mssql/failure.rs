@@ -48,7 +48,7 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
             Error::new(Code::LOCK_TIMEOUT, format!("a lock was not granted in time ({number}): {message}"))
         }
         (1105 | 1101 | 9002, _) => Error::new(Code::STORE_FULL, format!("the database is full ({number}): {message}")),
-        (3906 | 3908 | 976 | 978, _) => {
+        (3906 | 3908 | 976 | 978, Text::Ours) => {
             Error::new(Code::STORE_READ_ONLY, format!("the database cannot be written ({number}): {message}"))
         }
         // 4060 hides from a login whether the database exists.
@@ -59,7 +59,7 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
                  it; if it does, CREATE USER in it lets the login in"
             ),
         ),
-        (18_456 | 18_452 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 916 | 40_615 | 47_073, _) => {
+        (18_456 | 18_452 | 18_470 | 18_486 | 18_487 | 18_488 | 4064 | 916 | 40_615 | 47_073, Text::Ours) => {
             Error::new(Code::ACCESS_DENIED, format!("the server refuses the login ({number}): {message}"))
         }
         (_, Text::Users) => Error::new(Code::USER_SQL_FAILED, format!("the statement failed ({number}): {message}")),

@@ -137,7 +137,9 @@ pub(super) fn failure(
 ) -> Failure {
     if let Some(server) = error.as_db_error() {
         let is_fatal = matches!(server.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
-        if is_fatal || is_lost(server.code()) {
+        // A pooler may say it without that, and names no place in the server's source. A server that does speaks of another connection of a
+        // statement's, as that of dblink.
+        if is_fatal || (is_lost(server.code()) && server.line().is_none()) {
             let at_risk = at_risk.after(Some(server.code()));
             return lost(format!("{} ({})", server.message(), server.code().code()), at_risk, label);
         }
