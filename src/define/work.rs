@@ -110,6 +110,12 @@ impl WorkQueueDefinition<'_> {
         if let Some(Definition::CreateWorkQueue { options, .. } | Definition::AlterWorkQueue { options, .. }) =
             self.0.list.last_mut()
         {
+            // The last value counts. A queue that was made with it differed from the first one at the next start.
+            let is_same = |other: &WorkOption| match (other, &option) {
+                (WorkOption::Number(one, _), WorkOption::Number(other, _)) => one == other,
+                (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+            };
+            options.retain(|other| !is_same(other));
             options.push(option);
         }
         self

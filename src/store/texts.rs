@@ -39,6 +39,8 @@ pub struct WorkTexts {
     pub jobs: &'static str,
     /// Finished jobs.
     pub finished: &'static str,
+    /// How one job of a queue ended.
+    pub finish: &'static str,
     /// How long jobs waited, and took.
     pub statistics: &'static str,
     /// Every work schedule, with its times.
@@ -116,6 +118,7 @@ macro_rules! store_texts {
                 queues: work::QUEUES,
                 jobs: work::JOBS,
                 finished: work::FINISHED,
+                finish: work::FINISH,
                 statistics: work::STATISTICS,
                 schedules: work::SCHEDULES,
             },

@@ -273,6 +273,14 @@ impl Broker {
         rows.iter().map(finished_job).collect()
     }
 
+    /// How a job ended that was finished lately, and after how many attempts; `None` if the history of its queue does not say.
+    pub(crate) async fn finish_of(&self, queue: &str, job: JobId) -> Result<Option<(String, u64)>> {
+        let Some(queue_id) = self.catalog().work_queue(queue).map(|queue| queue.id) else { return Ok(None) };
+        let params = vec![SqlValue::Integer(queue_id.into()), SqlValue::Integer(job.0.cast_signed())];
+        let rows = self.query(self.work_texts().finish, params).await?.rows;
+        rows.first().map(|row| Ok((row.get("finished_as")?, count(row, "attempts")?))).transpose()
+    }
+
     /// How long the completed jobs of the history waited and took, by queue, reader or writer.
     ///
     /// # Errors

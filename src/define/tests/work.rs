@@ -57,6 +57,20 @@ fn work_definitions_that_exist_are_not_missing() {
     assert_eq!(missing(&catalog, &loose).unwrap(), new, "only what is named is compared");
 }
 
+/// A value that is set twice, as over a default, was refused at the second start: the queue differed from the first value.
+#[test]
+fn the_last_value_of_an_option_counts() {
+    let wanted = list(|d| {
+        let films = d.work_queue("films").max_attempts(5).lease(Duration::from_secs(9)).order(WorkOrder::Fifo);
+        films.max_attempts(10).order(WorkOrder::Lifo).history(true).history(false);
+    });
+    let once = list(|d| {
+        _ = d.work_queue("films").lease(Duration::from_secs(9)).max_attempts(10).order(WorkOrder::Lifo).history(false);
+    });
+    assert_eq!(wanted, once);
+    assert_eq!(missing(&made(&wanted), &wanted).unwrap(), []);
+}
+
 #[test]
 fn a_differing_work_definition_is_refused_by_its_option() {
     let catalog = made(&list(office));

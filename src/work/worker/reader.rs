@@ -12,8 +12,8 @@ use crate::receive::{Deadline, next_by};
 use crate::store::CutShort;
 use crate::time::Timestamp;
 use crate::tx::Tx;
+use crate::work::TakeJobs;
 use crate::work::strategic::Takes;
-use crate::work::{JobFilter, TakeJobs};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -304,12 +304,10 @@ impl<T: Send + 'static> Reader<T> {
 
     /// Whether the history has this attempt at the job, finished in that way.
     async fn has_finished(&self, job: &Job, state: &str) -> bool {
-        let filter = JobFilter { job: Some(job.taken.job), state: Some(state.to_owned()), ..JobFilter::default() };
-        self.worker
-            .broker
-            .finished_jobs(&filter, 1)
-            .await
-            .is_ok_and(|done| done.iter().any(|done| done.attempts == u64::from(job.attempt)))
+        let finish = self.worker.broker.finish_of(&job.queue, job.taken.job).await;
+        finish.is_ok_and(|finish| {
+            finish.is_some_and(|(as_state, attempts)| as_state == state && attempts == u64::from(job.attempt))
+        })
     }
 
     /// Counts a job that its handler has reported itself, in the transaction that is committed now.
