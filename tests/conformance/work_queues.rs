@@ -281,7 +281,8 @@ case!(a_transaction_may_replace_a_unique_job, [242], async |t| {
     }
     let kept = tx.0.push_job(W, &"kept".to_owned()).unique_within("v", Duration::from_secs(9)).await?;
     tx.0.cancel_job(kept.job.unwrap()).await?;
-    assert!(!tx.0.push_job(W, &"no".to_owned()).unique("v").await?.is_new);
+    let no = tx.0.push_job(W, &"no".to_owned()).unique("v").await?;
+    assert_eq!((no.job, no.is_new), (None, false), "its job is finished");
     tx.commit().await?;
     assert_eq!(taken(&t.broker, 9).await?, "again");
 });

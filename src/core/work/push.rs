@@ -36,7 +36,9 @@ impl Core {
                     unique.key, queue.name
                 )));
             }
-            return Ok(Outcome::Pushed { job: (holder.job_id != 0).then_some(JobId(holder.job_id)), is_new: false });
+            let is_there =
+                holder.job_id != 0 && !pusher.is_some_and(|job| job.is_finished && job.session == session.id);
+            return Ok(Outcome::Pushed { job: is_there.then_some(JobId(holder.job_id)), is_new: false });
         }
         let work = &mut self.work;
         let id = work.take_job_id();

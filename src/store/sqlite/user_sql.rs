@@ -65,6 +65,9 @@ impl UserUnit<'_> {
         match self.work {
             UserWork::Once(statement) => {
                 side.moments.set(&Moment::now());
+                if statement.may_read_last_row || facts.may_read_last_row {
+                    side.run(RESET_LAST_ROW).map_err(writing)?;
+                }
                 Ok(watched(side, statement, Keep::Nothing, self.caller).map(|done| done.changed))
             }
             UserWork::Again(script) => Ok(replay(side, &script::lock(script), self.caller, facts)?.map(|()| 0)),

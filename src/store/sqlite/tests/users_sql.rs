@@ -62,6 +62,9 @@ async fn the_last_row_is_that_of_the_own_transaction() {
     tx.sql(sql("insert into line values (last_insert_rowid())")).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(count(&store, "select min(a) from line").await, 0, "not that of another transaction");
+    other_commit(&store).await;
+    store.run_sql(sql("insert into line values (last_insert_rowid() - 1)")).await.unwrap();
+    assert_eq!(count(&store, "select min(a) from line").await, -1, "nor does a statement by itself see it");
 }
 
 #[tokio::test]
