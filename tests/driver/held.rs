@@ -3,7 +3,8 @@
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
-use dialoq::{Act, Broker, ConversationHandle, GroupId};
+use dialoq::status::DeadLetterFilter;
+use dialoq::{Act, Broker, Code, ConversationHandle, GroupId, Tx};
 use std::future::Future;
 use std::time::Duration;
 use uuid::Uuid;
@@ -318,6 +319,85 @@ pub(crate) fn a_notification_whose_connection_hangs_goes_by_another(store: Store
         assert_eq!(batch.expect("the message").len(), 1);
         gate.batch_execute("SELECT pg_advisory_unlock(21)").await.unwrap();
         other.close().await.unwrap();
+        broker.close().await.unwrap();
+    });
+}
+
+/// After a savepoint the lock of the group outlives the refusal. The database has checks of PL/pgSQL on that its owner may like.
+pub(crate) fn a_refused_redrive_keeps_no_group(store: Store) {
+    on(store, |database, first, dialog| async move {
+        let name = database.sql("SELECT current_database()");
+        database.sql(&format!("ALTER DATABASE {name} SET plpgsql.extra_errors = 'strict_multi_assignment'"));
+        first.close().await.unwrap();
+        let broker = Broker::open(database.url()).await.unwrap();
+        let policy = "ALTER QUEUE server WITH RETRY (MAX_ATTEMPTS = 1, DELAY_MS = 0, THEN = DEAD_LETTER)";
+        broker.execute(policy).await.unwrap();
+        for body in ["a", "b"] {
+            broker.send(dialog, "Word", body).await.unwrap();
+        }
+        let received = async |tx: &Tx| {
+            let batch = tx.receive("server").top(1).await.unwrap();
+            batch.and_then(|batch| batch.into_messages().pop()).map(|message| message.text().unwrap().into_owned())
+        };
+        let tx = broker.begin().await.unwrap();
+        assert_eq!(received(&tx).await.as_deref(), Some("a"));
+        tx.rollback().await.unwrap();
+        let letter = broker.dead_letters(&DeadLetterFilter::default(), 1, 0).await.unwrap()[0].dead_letter_id;
+        let purging = broker.begin().await.unwrap();
+        purging.purge_dead_letter(letter).await.unwrap();
+        let refused = broker.begin().await.unwrap();
+        refused.sql("SELECT 1", ()).await.unwrap();
+        refused.savepoint("s").await.unwrap();
+        assert_eq!(refused.redrive_dead_letter(letter).await.unwrap_err().code(), Code::DEAD_LETTER_LOCKED);
+        let other = broker.begin().await.unwrap();
+        assert_eq!(received(&other).await.as_deref(), Some("b"), "no lock keeps it from others");
+        other.commit().await.unwrap();
+        purging.rollback().await.unwrap();
+        refused.redrive_dead_letter(letter).await.unwrap();
+        refused.commit().await.unwrap();
+        let last = broker.begin().await.unwrap();
+        assert_eq!(received(&last).await.as_deref(), Some("a"));
+        last.commit().await.unwrap();
+        broker.close().await.unwrap();
+    });
+}
+
+/// The check took the lock of the conversation's group first: receivers and other senders waited for it.
+pub(crate) fn a_large_body_of_plain_sql_is_checked_before_the_lock(store: Store) {
+    on(store, |database, broker, _| async move {
+        broker
+            .execute(
+                "CREATE MESSAGE TYPE [Text] VALIDATION = WELL_FORMED_XML; CREATE CONTRACT [Texts] ([Text] SENT BY ANY);
+             ALTER SERVICE [Server] (ADD CONTRACT [Texts])",
+            )
+            .await
+            .unwrap();
+        let dialog = broker.begin_dialog("Asker", "Server").contract("Texts").await.unwrap();
+        broker.send(dialog, "Text", "<a/>").await.unwrap();
+        // Both sides speak on it, so a SEND takes the shortest way.
+        let batch = broker.receive("server").await.unwrap().unwrap();
+        let answered = batch.into_messages().remove(0).conversation_handle;
+        broker.send(answered, "Text", "<b/>").await.unwrap();
+        broker.receive("asker").await.unwrap().unwrap();
+        let (gate, sender) = (connect(database.url()).await, connect(database.url()).await);
+        gate.batch_execute(
+            "CREATE OR REPLACE FUNCTION dialoq.body_fault(p_message_type_id integer, p_body bytea) RETURNS text LANGUAGE plpgsql AS $$
+                BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN ''; END $$;
+            SELECT pg_advisory_lock(7)",
+        )
+        .await
+        .unwrap();
+        let large = format!("<c>{}</c>", "x".repeat(5000));
+        let text = format!("SELECT dialoq.send('{}', 'Text', convert_to('{large}', 'UTF8'))", dialog.0);
+        let others = async {
+            let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+            while gate.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+            broker.send(dialog, "Text", "<d/>").await.unwrap();
+            gate.batch_execute("SELECT pg_advisory_unlock(7)").await.unwrap();
+        };
+        let (sent, ()) = tokio::join!(sender.query(&text, &[]), others);
+        sent.unwrap();
         broker.close().await.unwrap();
     });
 }

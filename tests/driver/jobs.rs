@@ -76,6 +76,31 @@ pub(crate) fn an_enlisted_transaction_reports_on_leased_jobs_only(store: Store) 
 }
 
 /// The bodies came by the link that all takes of transactions share, and notices and notes with them.
+/// A DO block, a function of the user's, or several statements sent as one go on after the take. One that found nothing kept the limits of
+/// the queue, and all other takes were refused.
+pub(crate) fn a_take_within_a_longer_statement_keeps_others_from_nothing(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH MAX_TAKEN = 5").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        let gate = connect(database.url()).await;
+        gate.batch_execute("SELECT pg_advisory_lock(7)").await.unwrap();
+        let polls =
+            "PERFORM * FROM dialoq.take_jobs('w', 1, 'x', p_has_lease => true); PERFORM pg_advisory_lock_shared(7);
+            PERFORM pg_advisory_unlock_shared(7);";
+        let polling = format!("DO $$ BEGIN {polls} END $$");
+        let others = async {
+            let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+            while gate.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+            let taken = take(&broker).await;
+            assert_eq!(taken.len(), 1);
+            gate.batch_execute("SELECT pg_advisory_unlock(7)").await.unwrap();
+        };
+        let (polled, ()) = tokio::join!(client.batch_execute(&polling), others);
+        polled.unwrap();
+    });
+}
+
 pub(crate) fn a_take_of_large_jobs_holds_up_no_other_queue(store: Store) {
     on(store, |broker, client, database| async move {
         broker.execute("CREATE WORK QUEUE large; CREATE WORK QUEUE w").await.unwrap();

@@ -204,14 +204,15 @@ fn main() -> ExitCode {
             a_wait_for_a_group_lasts_longer_than_the_search_for_deadlocks
             a_member_by_set_role_is_no_stranger a_login_with_rights_on_single_verbs_is_no_stranger the_right_to_connect_keeps_a_member_out_of_another_database;
         Postgres places: readers_above_a_lowered_maximum_count;
-        Postgres held: rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
+        Postgres held: a_refused_redrive_keeps_no_group a_large_body_of_plain_sql_is_checked_before_the_lock rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
             rows_of_thousands_of_dead_processes_do_not_stop_tick
             an_attempt_that_another_session_noted_first_does_no_harm
             tick_is_refused_in_a_transaction_that_has_written sends_that_wait_for_a_group_stop_no_sender_of_another
             a_member_that_frees_its_locks_stops_no_receive a_notification_whose_connection_hangs_goes_by_another
             the_prepared_transaction_that_holds_a_group_is_named;
         Postgres jobs: a_job_of_an_enlisted_transaction_comes_back_uncounted
-            an_enlisted_transaction_reports_on_leased_jobs_only a_take_of_large_jobs_holds_up_no_other_queue
+            an_enlisted_transaction_reports_on_leased_jobs_only
+            a_take_within_a_longer_statement_keeps_others_from_nothing a_take_of_large_jobs_holds_up_no_other_queue
             a_reader_of_another_process_is_woken_by_an_enlisted_push plain_sql_has_the_same_verbs
             a_queue_of_many_jobs_is_dropped
             the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit

@@ -51,7 +51,10 @@ BEGIN
             END IF;
             PERFORM xmlparse(DOCUMENT v_text);
         END IF;
-    EXCEPTION WHEN others THEN
+    EXCEPTION WHEN insufficient_resources THEN
+        -- The server lacks memory or room for now; the body may be good.
+        RAISE;
+    WHEN others THEN
         GET STACKED DIAGNOSTICS v_why = MESSAGE_TEXT;
         RETURN format(v_what, v_type.name, v_why);
     END;

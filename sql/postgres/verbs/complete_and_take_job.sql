@@ -27,7 +27,7 @@ BEGIN
     -- complete the job, or finds no other, the general way does that part and says why.
     IF p_job_count = 1 AND p_job_type IS NULL AND p_lease_ms IS NULL
         AND (octet_length(p_result) > 1000000000 OR octet_length(p_taken_by) > 128) IS NOT TRUE AND dialoq.is_read_committed()
-        AND (v_is_client OR transaction_timestamp() = statement_timestamp())
+        AND v_is_client
     THEN
         WITH queue AS MATERIALIZED (
             SELECT w.queue_id, w.name, w.lease_ms, coalesce(b.manual_now, clock_timestamp()) AS now, r.mark

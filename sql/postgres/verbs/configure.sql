@@ -7,7 +7,7 @@
 -- For: plain SQL
 -- Called by: dialoq_admin
 CREATE FUNCTION dialoq.configure(p_closed_retention_s bigint, p_unconfirmed_retention_s bigint DEFAULT NULL)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
     -- Longer than any conversation lives.
     v_closed_s bigint := CASE WHEN p_closed_retention_s > 2147483647 THEN 2147483647 ELSE p_closed_retention_s END;
@@ -26,7 +26,7 @@ END
 $$;
 
 CREATE FUNCTION dialoq.set_manual_now(p_now timestamptz, p_if_it_is timestamptz DEFAULT NULL)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     UPDATE dialoq.broker AS b SET manual_now = p_now WHERE p_if_it_is IS NULL OR b.manual_now = p_if_it_is;
 EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN

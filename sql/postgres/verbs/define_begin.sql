@@ -5,7 +5,7 @@
 -- Locks: the broker's row, waiting so long; plain SQL as long as its lock_timeout says
 -- Called by: dialoq_admin
 CREATE FUNCTION dialoq.define_begin(p_catalog_version bigint)
-RETURNS TABLE (is_current boolean, now_at timestamptz) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (is_current boolean, now_at timestamptz) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
     v_timeout text := current_setting('lock_timeout');
     -- A client would be refused at once by a short limit of its role, where it tried again before.

@@ -6,7 +6,7 @@
 -- Locks: the groups of messages that can be delivered, without waiting
 -- Called by: dialoq_admin
 CREATE FUNCTION dialoq.define_end()
-RETURNS TABLE (catalog_version bigint, notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (catalog_version bigint, notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_notices text := concat_ws(' ', dialoq.revisit_outboxes(), dialoq.end_holds(NULL, true));

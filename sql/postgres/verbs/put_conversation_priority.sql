@@ -7,7 +7,7 @@
 CREATE FUNCTION dialoq.put_conversation_priority(
     p_priority_id integer, p_name text, p_service_contract_id integer, p_local_service_id integer,
     p_remote_service_name text, p_priority integer
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     INSERT INTO dialoq.conversation_priority AS p (
         priority_id, name, service_contract_id, local_service_id, remote_service_name, priority
@@ -23,6 +23,6 @@ END
 $$;
 
 CREATE FUNCTION dialoq.delete_conversation_priority(p_priority_id integer)
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     DELETE FROM dialoq.conversation_priority WHERE priority_id = p_priority_id;
 $$;

@@ -7,7 +7,7 @@
 CREATE FUNCTION dialoq.put_event_notification(
     p_event_notification_id integer, p_name text, p_queue_id integer, p_event text, p_service text,
     p_conversation_handle uuid
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     INSERT INTO dialoq.event_notification AS n (
         event_notification_id, name, queue_id, event, service, conversation_handle
@@ -22,6 +22,6 @@ END
 $$;
 
 CREATE FUNCTION dialoq.delete_event_notification(p_event_notification_id integer)
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     DELETE FROM dialoq.event_notification WHERE event_notification_id = p_event_notification_id;
 $$;

@@ -8,7 +8,7 @@
 CREATE FUNCTION dialoq.put_message_type(
     p_message_type_id integer, p_name text, p_owner text, p_validation text, p_xml_schema_collection text,
     p_json_schema text, p_is_dropped boolean
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 DECLARE
     v_before text := (SELECT m.validation FROM dialoq.message_type AS m WHERE m.message_type_id = p_message_type_id);
 BEGIN

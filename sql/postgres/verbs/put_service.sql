@@ -6,7 +6,7 @@
 -- Called by: dialoq_admin (put_service, delete_service)
 CREATE FUNCTION dialoq.put_service(
     p_service_id integer, p_name text, p_owner text, p_queue_id integer, p_service_contract_id integer[]
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     INSERT INTO dialoq.service AS s (service_id, name, owner, queue_id)
     VALUES (p_service_id, p_name, p_owner, p_queue_id)
@@ -22,7 +22,7 @@ END
 $$;
 
 CREATE FUNCTION dialoq.delete_service(p_service_id integer)
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     DELETE FROM dialoq.service_contract_usage WHERE service_id = p_service_id;
     DELETE FROM dialoq.service WHERE service_id = p_service_id;
 $$;

@@ -7,7 +7,7 @@
 CREATE FUNCTION dialoq.put_service_contract(
     p_service_contract_id integer, p_name text, p_owner text, p_is_dropped boolean,
     p_message_type text[], p_is_sent_by_initiator integer[], p_is_sent_by_target integer[]
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     INSERT INTO dialoq.service_contract AS c (service_contract_id, name, owner, is_dropped)
     VALUES (p_service_contract_id, p_name, p_owner, p_is_dropped)

@@ -11,7 +11,7 @@ CREATE FUNCTION dialoq.put_service_queue(
     p_max_queue_readers integer, p_execute_as text, p_execute_as_user text, p_retry_max_attempts integer,
     p_retry_delay_ms bigint, p_retry_factor_percent bigint, p_retry_max_delay_ms bigint, p_retry_jitter_percent bigint,
     p_retry_then text, p_off_since timestamptz, p_off_by text, p_off_reason text
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     IF p_folded_name IS DISTINCT FROM lower(p_name COLLATE "C") THEN
         PERFORM dialoq.fail(60005, format('the folded name of queue ''%s'' is ''%s''; it must be ''%s''', p_name,
@@ -47,6 +47,6 @@ END
 $$;
 
 CREATE FUNCTION dialoq.delete_service_queue(p_queue_id integer)
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
     DELETE FROM dialoq.service_queue WHERE queue_id = p_queue_id;
 $$;

@@ -7,7 +7,7 @@
 CREATE FUNCTION dialoq.put_settings(
     p_service_broker_guid uuid, p_is_broker_enabled boolean, p_is_honor_broker_priority_on boolean,
     p_next_object_id integer
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     INSERT INTO dialoq.broker AS b (
         singleton, service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id,

@@ -11,7 +11,7 @@ CREATE FUNCTION dialoq.put_work_queue(
     p_retry_jitter_percent bigint, p_lease_ms bigint, p_history_seconds bigint, p_history_rows bigint, p_max_taken bigint,
     p_max_taken_per_key bigint, p_rate_jobs bigint, p_rate_ms bigint, p_key_rate_jobs bigint,
     p_max_queue_readers bigint
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     IF p_folded_name IS DISTINCT FROM lower(p_name COLLATE "C") THEN
         PERFORM dialoq.fail(60005, format('the folded name of work queue ''%s'' is ''%s''; it must be ''%s''', p_name,
@@ -91,7 +91,7 @@ $$;
 -- Removes what belongs to a work queue. Rows of open transactions are passed over: a push that is open holds the unique key that it
 -- has found over.
 CREATE FUNCTION dialoq.clear_work_queue(p_queue_id integer)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     DELETE FROM dialoq.job AS j WHERE j.ctid = ANY (ARRAY(
         SELECT f.ctid FROM dialoq.job AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));

@@ -7,7 +7,7 @@
 CREATE FUNCTION dialoq.put_work_schedule(
     p_schedule_id integer, p_name text, p_folded_name text, p_queue_id integer, p_is_enabled boolean, p_cron text,
     p_time_zone text, p_missed text, p_job_type text, p_job_key text, p_level integer, p_body text, p_next_at timestamptz
-) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     IF p_folded_name IS DISTINCT FROM lower(p_name COLLATE "C") THEN
         PERFORM dialoq.fail(60005, format('the folded name of work schedule ''%s'' is ''%s''; it must be ''%s''', p_name,
@@ -28,7 +28,7 @@ END
 $$;
 
 CREATE FUNCTION dialoq.delete_work_schedule(p_schedule_id integer)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     DELETE FROM dialoq.work_schedule AS s WHERE s.schedule_id = p_schedule_id;
 END
@@ -36,7 +36,7 @@ $$;
 
 -- Tells every process when the schedule fires next.
 CREATE FUNCTION dialoq.on_work_schedule_altered(p_schedule_id integer)
-RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
 BEGIN
     RETURN QUERY
     SELECT dialoq.publish_notices(dialoq.due_notice(s.next_at))

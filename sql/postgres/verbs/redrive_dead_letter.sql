@@ -14,6 +14,8 @@ DECLARE
     d record;
     v_lock record;
     v_queue_id integer;
+    v_group uuid;
+    v_is_free boolean;
     v_notices text;
 BEGIN
     PERFORM dialoq.check_isolation();
@@ -29,6 +31,17 @@ BEGIN
             PERFORM dialoq.dead_letter_ended(p_dead_letter_id, d.conversation_handle);
         END IF;
         IF v_attempt = 1 THEN
+            -- After a savepoint the lock of the group would outlive the refusal.
+            BEGIN
+                PERFORM FROM dialoq.dead_letter AS l WHERE l.queuing_order = p_dead_letter_id FOR UPDATE SKIP LOCKED;
+                v_is_free := FOUND;
+                RAISE EXCEPTION USING ERRCODE = 'SB000', MESSAGE = 'it was only asked for';
+            EXCEPTION WHEN SQLSTATE 'SB000' THEN
+                NULL;
+            END;
+            IF NOT v_is_free THEN
+                PERFORM dialoq.dead_letter_missing(p_dead_letter_id);
+            END IF;
             SELECT * INTO v_lock FROM dialoq.lock_endpoint(d.endpoint_id, true);
             v_notices := v_lock.notices;
         END IF;
@@ -53,8 +66,9 @@ BEGIN
     WHERE o.endpoint_id = d.endpoint_id AND e.conversation_group_id = o.conversation_group_id AND e.rollbacks <> 0;
     -- Those in the group that are still to be counted were before.
     PERFORM dialoq.forget_attempts(e.conversation_group_id) FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = d.endpoint_id;
-    SELECT s.queue_id, dialoq.rebuild_ready_rows(e.conversation_group_id) INTO v_queue_id
+    SELECT s.queue_id, e.conversation_group_id INTO v_queue_id, v_group
     FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = d.endpoint_id;
+    PERFORM dialoq.rebuild_ready_rows(v_group);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || v_queue_id::text));
 END $$;

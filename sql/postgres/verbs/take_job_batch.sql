@@ -30,7 +30,7 @@ BEGIN
         PERFORM dialoq.refuse_columns('take_job_batch');
     END IF;
     -- As take_jobs.
-    IF dialoq.is_client_call() OR transaction_timestamp() = statement_timestamp() THEN
+    IF dialoq.is_client_call() THEN
         RETURN QUERY
         SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(true, ARRAY[v_count]),
             p_leases_ms, p_taken_by, NULL, NULL, NULL, p_from_order => p_from_order);

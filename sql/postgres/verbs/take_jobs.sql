@@ -31,8 +31,9 @@ DECLARE
     v_job record;
     v_is_found boolean;
 BEGIN
-    -- A statement that begins its transaction also ends it, as a rule.
-    IF v_is_client OR transaction_timestamp() = statement_timestamp() THEN
+    -- The call of a client ends its transaction. Another one may be in a DO block, a function of the user's or several statements sent as
+    -- one, which go on: a take that found nothing there kept all others of a queue with limits waiting.
+    IF v_is_client THEN
         -- Nearly every take is one of these; each further statement costs the server 10 to 20 us. Where this gives nothing, the general
         -- way says why: no job, no such queue, limits, a row that has changed since this began, or a server that has just started.
         IF p_job_count = 1 AND p_has_lease AND p_lease_ms IS NULL AND p_job_type IS NULL AND p_lowest IS NULL AND p_highest IS NULL
