@@ -149,7 +149,7 @@ mod tests {
     fn an_id_is_kept_for_exactly_a_week_in_memory_and_in_its_row() {
         let mut memory = Memory::new(Limits::default());
         let ids = [1, 2, 3].map(Uuid::from_u128);
-        let week = START.after(KEPT);
+        let week = START.after(Duration::from_secs(604_800));
         for (id, at, kept) in [
             (ids[0], START, [true, false, false]),
             (ids[1], week, [true, true, false]),

@@ -148,6 +148,7 @@ fn a_transaction_ranks_each_of_its_groups_a_few_times() {
     assert!(receive_in(&mut memory, &mut session, None, ReceiveFrom::Any).is_empty());
     let ranked = memory.core.sessions[session.id].own.ranked;
     assert!((GROUPS..=2 * GROUPS + 2).contains(&ranked), "{ranked} times for {GROUPS} groups");
+    assert_eq!(session.group_count() as u64, GROUPS);
     memory.rollback(session, NOW);
     assert_recovers(&memory);
 }

@@ -643,6 +643,51 @@ fn a_timer_makes_a_group_with_an_older_message_no_younger() {
 }
 
 #[test]
+fn a_timer_raises_its_group_to_no_higher_level() {
+    let mut memory = broker();
+    let targets = targets_at(&mut memory, &[3, 5]);
+    let timer = Verb::BeginConversationTimer { handle: targets[0], timeout_seconds: 1 };
+    memory.submit(vec![timer], NOW).unwrap().unwrap();
+    memory.tick(NOW.after_seconds(1));
+    assert_eq!(bodies(&receive(&mut memory, "qt")), ["level 5"]);
+}
+
+#[test]
+fn an_end_after_the_other_side_is_gone_waits_for_nothing() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "one");
+    send(&mut memory, initiator, "two");
+    let target = receive(&mut memory, "qt")[0].conversation_handle;
+    end(&mut memory, target, EndForm::Cleanup);
+    // No other row has the number of the next message now.
+    assert_recovers(&memory);
+    set(&mut memory, BrokerOption::DisableBroker);
+    end(&mut memory, initiator, EndForm::Plain);
+    assert_eq!((states(&memory).len(), memory.transmissions().count()), (0, 0));
+}
+
+#[test]
+fn an_error_whose_text_is_damaged_arrives_all_the_same() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "one");
+    alter(&mut memory, "qt", false);
+    end(&mut memory, initiator, EndForm::WithError { code: 7, description: "x".into() });
+    let mut row = memory.transmissions().next().unwrap().clone();
+    row.body = Some(Arc::new(b"damaged".to_vec()));
+    let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
+    let on = Verb::Define(vec![Definition::AlterQueue { name: "qt".into(), options }]);
+    let mut effects = effects_of(&mut memory, on);
+    effects.redeliver.clear();
+    memory.core.deliver(row, NOW, &mut effects);
+    memory.write(effects, NOW);
+    let error = receive(&mut memory, "qt").remove(0);
+    let (code, _) = system::parse_error_body(error.message_body.as_deref().unwrap()).unwrap();
+    assert_eq!(code, -8462);
+}
+
+#[test]
 fn a_release_leaves_the_numbers_of_a_broken_conversation() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);

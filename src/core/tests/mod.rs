@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 mod bounds;
+mod definition_waits;
 mod definitions;
 mod edges;
 mod random;

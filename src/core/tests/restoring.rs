@@ -1,8 +1,8 @@
 //! Opening from rows: sound rows give the same broker, damaged rows a report.
 
-use super::edges::{begin_over, set};
+use super::edges::{begin_over, define, set};
 use super::*;
-use crate::protocol::definition::BrokerOption;
+use crate::protocol::definition::{AnyOr, BrokerOption, PriorityOptions};
 
 /// The rows of a broker, and its marks.
 struct Rows {
@@ -10,6 +10,8 @@ struct Rows {
     endpoints: Vec<EndpointRow>,
     messages: Vec<MessageRow>,
     transmissions: Vec<TransmissionRow>,
+    /// By endpoint id, as far as it has received.
+    received: Vec<(u64, u64)>,
     marks: (u64, u64, u64),
 }
 
@@ -19,6 +21,7 @@ fn rows(memory: &Memory) -> Rows {
         endpoints: memory.endpoints().cloned().collect(),
         messages: memory.messages().cloned().collect(),
         transmissions: memory.transmissions().cloned().collect(),
+        received: Vec::new(),
         marks: memory.core.counters(),
     }
 }
@@ -29,6 +32,9 @@ impl Rows {
         restore.counters(self.marks.0, self.marks.1, self.marks.2);
         for row in self.endpoints {
             restore.endpoint(row);
+        }
+        for (endpoint_id, receive_sequence) in self.received {
+            restore.received_up_to(endpoint_id, receive_sequence);
         }
         for row in self.messages {
             restore.message(row.queuing_order, row.endpoint_id, row.delivery_class, row.sequence, row.message_type_id);
@@ -87,6 +93,66 @@ fn each_number_above_its_mark_is_reported_and_not_given_out_again() {
     let marks = (100, 200, 300);
     let high = Rows { marks, ..rows(&memory) }.restore();
     assert_eq!((high.core.counters(), high.repairs.into_list()), (marks, Vec::new()));
+}
+
+#[test]
+fn the_number_of_a_dead_letter_is_not_given_out_again() {
+    let Rows { catalog, .. } = rows(&broker());
+    let mut restore = Restore::new(catalog, crate::id::IdSource::Counted(1 << 60), Limits::default());
+    restore.dead_letter(7, 1, ConversationHandle(uuid::Uuid::from_u128(1)), DeliveryClass::Sequenced, 0);
+    assert_eq!(restore.finish(NOW).unwrap().core.counters().0, 8);
+}
+
+#[test]
+fn messages_before_a_gap_that_was_accepted_keep_their_numbers() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    for body in ["0", "1", "2"] {
+        send(&mut memory, initiator, body);
+    }
+    let mut rows = rows(&memory);
+    rows.received = vec![(rows.messages[0].endpoint_id, 9)];
+    let core = rows.restore().core;
+    let (_, target) = core.endpoints.iter().find(|(_, endpoint)| !endpoint.is_initiator).unwrap();
+    let numbers: Vec<_> = target.system_rows().iter().map(|row| row.sequence).collect();
+    assert_eq!((numbers, target.receive_sequence), (vec![0, 1, 2], 9));
+}
+
+#[test]
+fn a_gap_among_waiting_messages_sets_their_group_aside() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    for body in ["0", "1", "2"] {
+        send(&mut memory, initiator, body);
+    }
+    let mut rows = rows(&memory);
+    rows.messages.remove(1);
+    let restored = rows.restore();
+    let aside: Vec<_> = restored.core.endpoints.iter().map(|(_, endpoint)| endpoint.is_quarantined).collect();
+    assert_eq!(aside, [false, true]);
+    let repairs = restored.repairs.into_list();
+    assert_eq!((repairs.len(), repairs[0].table), (1, "dialoq_queue_message"));
+    assert!(repairs[0].example.contains("number 2 instead of 1"), "{}", repairs[0]);
+}
+
+#[test]
+fn a_priority_without_its_contract_or_without_its_service_is_removed() {
+    let mut memory = broker();
+    let set = PriorityOptions {
+        contract: Some(AnyOr::Name("c".into())),
+        local_service: Some(AnyOr::Name("i".into())),
+        remote_service: None,
+        level: Some(9),
+    };
+    define(&mut memory, Definition::CreateBrokerPriority { name: "p".into(), set }).unwrap();
+    let damaged = |change: fn(&mut crate::catalog::Priority)| {
+        let mut rows = rows(&memory);
+        rows.catalog.priorities.values_mut().for_each(|priority| change(Arc::make_mut(priority)));
+        rows.tables()
+    };
+    assert!(damaged(|_| {}).is_empty());
+    assert_eq!(damaged(|priority| priority.contract_id = Some(9999)), ["dialoq_conversation_priority"]);
+    assert_eq!(damaged(|priority| priority.local_service_id = Some(9999)), ["dialoq_conversation_priority"]);
 }
 
 #[test]

@@ -100,6 +100,7 @@ fn a_receive_that_finds_nothing_holds_nothing() {
         assert!(receive_in(&mut memory, &mut session, None, from).is_empty());
     }
     assert!(memory.submit(vec![send_verb(target, "m", "reply")], NOW).unwrap().is_some());
+    assert_eq!(session.group_count(), 0);
     memory.rollback(session, NOW);
 }
 
@@ -115,6 +116,25 @@ fn a_limit_counts_system_messages() {
     for left in [2, 1, 0] {
         let taken = received(memory.submit(vec![receive_verb("qt", Some(1))], NOW).unwrap().unwrap().remove(0));
         assert_eq!((taken.len(), memory.messages().count()), (1, left));
+    }
+}
+
+#[test]
+fn a_timer_that_a_transaction_changed_in_vain_fires_after_its_end() {
+    for seconds in [10, 11] {
+        let mut memory = broker();
+        let handle = begin(&mut memory, "t", Some(60));
+        let timer = |timeout_seconds| Verb::BeginConversationTimer { handle, timeout_seconds };
+        memory.submit(vec![timer(10)], NOW).unwrap().unwrap();
+        let mut session = memory.core.begin_transaction();
+        memory.execute(&mut session, timer(30), NOW).unwrap().unwrap();
+        let now = NOW.after_seconds(seconds);
+        memory.core.tick(now, &mut Effects::default());
+        assert_eq!(memory.core.next_due(), Some(NOW.after_seconds(60)), "the transaction holds the timer");
+        memory.rollback(session, now);
+        assert_eq!(memory.core.next_due(), Some(NOW.after_seconds(10)));
+        memory.tick(now);
+        assert_eq!(receive(&mut memory, "qi").len(), 1);
     }
 }
 
