@@ -177,7 +177,8 @@ fn as_many_readers_are_woken_as_may_take() {
 
 #[test]
 fn a_clock_that_is_set_back_wakes_the_readers_that_wait_for_a_rate() {
-    for limit in [WorkNumber::RateJobs, WorkNumber::KeyRateJobs] {
+    let limits = [WorkNumber::RateJobs, WorkNumber::KeyRateJobs];
+    for (limit, now_ms) in limits.into_iter().flat_map(|limit| [(limit, -1000), (limit, -3_600_000)]) {
         let mut memory = broker(&[number(limit, 1), number(WorkNumber::RateMs, 1000)]);
         for _ in 0..9 {
             push(&mut memory, Push { key: Some("k".into()), ..job_of("a") });
@@ -185,12 +186,12 @@ fn a_clock_that_is_set_back_wakes_the_readers_that_wait_for_a_rate() {
         assert_eq!(take(&mut memory, 9, NOW).len(), 1);
         assert!(take(&mut memory, 9, NOW).is_empty());
         let mut effects = crate::core::Effects::default();
-        memory.core.tick(after_ms(-3_600_000), &mut effects);
+        memory.core.tick(after_ms(now_ms), &mut effects);
         assert_eq!(effects.arrivals.iter().map(|arrival| arrival.newly_ready).sum::<usize>(), 1, "{limit:?}");
         for right in [1, 0] {
-            assert_eq!(take(&mut memory, 9, after_ms(-3_600_000)).len(), right, "{limit:?}");
+            assert_eq!(take(&mut memory, 9, after_ms(now_ms)).len(), right, "{limit:?}");
         }
-        assert_eq!(memory.core.next_due(), Some(after_ms(-3_599_000)), "{limit:?}");
+        assert_eq!(memory.core.next_due(), Some(after_ms(now_ms + 1000)), "{limit:?}");
     }
 }
 
@@ -241,6 +242,23 @@ fn the_depth_of_a_queue_is_what_readers_may_take() {
     alter(&mut memory, number(WorkNumber::MaxTaken, 0));
     alter(&mut memory, WorkOption::Status(false));
     assert_eq!(depth(&memory), 0, "it is paused");
+}
+
+/// A rollback brings it back, so it keeps its place.
+#[test]
+fn a_job_that_a_transaction_has_cancelled_counts_against_the_limit_of_its_key() {
+    let mut memory = broker(&[WorkOption::Order(WorkOrder::FifoStrict), number(WorkNumber::MaxTakenPerKey, 2)]);
+    let queue = memory.core.catalog().work_queue("w").unwrap().id;
+    for name in ["a1", "a2", "a3"] {
+        push(&mut memory, Push { key: Some("a".into()), ..job_of(name) });
+    }
+    assert_eq!(memory.core.depth(queue).ready_groups, 2);
+    let mut session = begin(&mut memory);
+    execute(&mut memory, &mut session, WorkVerb::Cancel { job: JobId(1), seen: None }).unwrap();
+    assert_eq!(memory.core.depth(queue).ready_groups, 1);
+    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["a2"]);
+    memory.rollback(session, NOW);
+    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["a1"]);
 }
 
 /// A take wakes no reader, but the depth is published: a monitor that does not learn it starts readers for jobs that are gone.
@@ -367,6 +385,17 @@ fn a_quiet_history_is_cut_each_tenth_of_its_time() {
     };
     assert_eq!(times(1000), [10, 110, 210, 310, 410, 510, 610, 710, 810, 910, 1010]);
     assert_eq!(times(20), [10, 20, 30], "ten seconds apart at least");
+}
+
+#[test]
+fn a_cut_that_left_rows_is_made_again_at_once() {
+    let mut memory = broker(&[]);
+    push_and_complete(&mut memory, NOW);
+    memory.tick(after_ms(10_000));
+    assert!(memory.core.next_due() > Some(after_ms(11_000)));
+    let queue = memory.core.catalog().work_queue("w").unwrap().id;
+    memory.core.cut_history_again(queue, after_ms(11_000));
+    assert_eq!(memory.core.next_due(), Some(after_ms(11_000)));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod limits;
 mod random;
+mod restoring;
 mod schedules;
 mod transactions;
 
@@ -299,12 +300,24 @@ fn a_job_becomes_ready_at_its_time() {
     push(&mut memory, Push { due: Due::InMs(100), ..job_of("later") });
     push(&mut memory, Push { due: Due::At(after_ms(50)), ..job_of("sooner") });
     push(&mut memory, Push { due: Due::At(after_ms(-50)), ..job_of("past") });
-    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["past"]);
+    push(&mut memory, Push { due: Due::At(NOW), ..job_of("now") });
+    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["past", "now"]);
     assert_eq!(memory.core.next_due(), Some(after_ms(50)));
     memory.tick(after_ms(50));
     assert_eq!(bodies(&take(&mut memory, 9, after_ms(50))), ["sooner"]);
     memory.tick(after_ms(100));
     assert_eq!(bodies(&take(&mut memory, 9, after_ms(100))), ["later"]);
+}
+
+#[test]
+fn a_clock_that_is_set_back_leaves_a_job_ready_in_its_row() {
+    for (ms, state) in [(-899, JobState::Scheduled), (-900, JobState::Ready)] {
+        let mut memory = broker(&[]);
+        let job = push(&mut memory, Push { due: Due::InMs(100), ..job_of("a") });
+        memory.tick(after_ms(100));
+        memory.tick(after_ms(ms));
+        assert_eq!(memory.jobs().jobs[&job.0].0.state, state, "{ms}");
+    }
 }
 
 #[test]
@@ -404,6 +417,7 @@ fn a_cancelled_job_is_gone_for_its_reader_too() {
 
 #[test]
 fn bad_input_changes_nothing() {
+    const TEN_YEARS_MS: i64 = 315_360_000_000;
     let mut memory = broker(&[]);
     let long: Arc<str> = "x".repeat(129).into();
     let bad = [
@@ -412,6 +426,7 @@ fn bad_input_changes_nothing() {
         (Push { level: 11, ..job_of("a") }, Code::OUT_OF_RANGE),
         (Push { due: Due::InMs(-1), ..job_of("a") }, Code::OUT_OF_RANGE),
         (Push { due: Due::InMs(i64::MAX), ..job_of("a") }, Code::OUT_OF_RANGE),
+        (Push { due: Due::InMs(TEN_YEARS_MS + 1), ..job_of("a") }, Code::OUT_OF_RANGE),
         (Push { key: Some(long.clone()), ..job_of("a") }, Code::OUT_OF_RANGE),
         (Push { job_type: long.clone(), ..job_of("a") }, Code::OUT_OF_RANGE),
         (Push { job_type: "a\0".into(), ..job_of("a") }, Code::OUT_OF_RANGE),
@@ -429,6 +444,7 @@ fn bad_input_changes_nothing() {
     let stranger = TakenJob { job: JobId(7), token: 7 };
     assert_eq!(refusal(submit(&mut memory, complete(stranger), NOW)), Code::JOB_NOT_FOUND);
     assert!(memory.jobs().jobs.is_empty());
+    push(&mut memory, Push { due: Due::InMs(TEN_YEARS_MS), ..job_of("a") });
 }
 
 fn begin(memory: &mut Memory) -> Session {
