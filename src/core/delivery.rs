@@ -388,7 +388,7 @@ impl Core {
         let level = endpoint.priority;
         let rare_fields = endpoint.rare_fields_mut();
         rare_fields.outbox.push_back(Outgoing { transmission_id, sequence, level, is_end, is_error, verdict });
-        if delay != Delay::Behind || rare_fields.delay.is_none() {
+        if delay != Delay::Behind {
             rare_fields.delay = Some(delay);
         }
         let row = TransmissionRow {
