@@ -62,6 +62,16 @@ pub fn kill_all() {
     crate::activation::kill_all();
 }
 
+/// [`Broker::finished_jobs`](crate::Broker::finished_jobs) without their results, for a table that does not show them.
+#[cfg(feature = "cli")]
+pub async fn finished_without_results(
+    broker: &crate::Broker,
+    filter: &crate::work::JobFilter,
+    most: u32,
+) -> crate::Result<Vec<crate::work::FinishedJob>> {
+    broker.finished_jobs_with(filter, most, false).await
+}
+
 /// Changes of many, for a caller that wants to know how many were made if it gives one up: the number is in what it passes.
 #[cfg(feature = "cli")]
 pub mod counting {

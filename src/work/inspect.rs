@@ -260,6 +260,16 @@ impl Broker {
     /// # Errors
     /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character, or its state is none; those of the store.
     pub async fn finished_jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<FinishedJob>> {
+        self.finished_jobs_with(filter, most, true).await
+    }
+
+    /// The same, with or without their results, which may take gigabytes.
+    pub(crate) async fn finished_jobs_with(
+        &self,
+        filter: &JobFilter,
+        most: u32,
+        results: bool,
+    ) -> Result<Vec<FinishedJob>> {
         check_filter(filter)?;
         let params = vec![
             text(&filter.queue),
@@ -267,6 +277,7 @@ impl Broker {
             text(&filter.job_type),
             number(filter.job.map(|job| job.0.cast_signed())),
             SqlValue::Integer(most.into()),
+            SqlValue::Integer(results.into()),
         ];
         let rows = self.query(self.work_texts().finished, params).await?.rows;
         self.check_named(rows.len(), filter.queue.as_deref()).await?;

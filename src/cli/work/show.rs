@@ -8,6 +8,7 @@ use crate::cli::output::{
 };
 use clap::{Args, ValueEnum};
 use comfy_table::Cell;
+use dialoq::internals::finished_without_results;
 use dialoq::internals::jsonl::{BodyText, to_base64};
 use dialoq::work::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy, WorkQueueStatus};
 use dialoq::{Broker, JobId, Timestamp};
@@ -44,7 +45,11 @@ impl List {
         let now = broker.clock().now();
         let filter = self.filter.of(now);
         if self.finished {
-            let mut jobs = broker.finished_jobs(&filter, self.limit.saturating_add(1)).await?;
+            let most = self.limit.saturating_add(1);
+            let mut jobs = match output.json {
+                true => broker.finished_jobs(&filter, most).await?,
+                false => finished_without_results(&broker, &filter, most).await?,
+            };
             let has_more = self.leave(&mut jobs);
             finished(output, &jobs)?;
             return self.say_more(output, has_more);
