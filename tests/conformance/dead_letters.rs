@@ -5,6 +5,7 @@ use crate::servers::Store;
 use dialoq::define::Level;
 use dialoq::protocol::{Verb, system};
 use dialoq::{Act, Broker, DeadLetterId, OpenOptions, Result};
+use std::task::{Context, Waker};
 
 async fn policy(t: &Rig, attempts: u8) -> Result<()> {
     let text = format!("ALTER QUEUE [QT] WITH RETRY (MAX_ATTEMPTS = {attempts}, DELAY_MS = 0, THEN = DEAD_LETTER)");
@@ -254,6 +255,27 @@ case!(a_dead_letter_says_why_if_the_rollback_did, [291], async |t| {
         ["no stock: 'A-1' \u{1F4E6}", &long[..2_000]],
         "that of the last attempt, up to 1000 characters"
     );
+});
+
+case!(a_dead_letter_says_why_although_a_verb_was_under_way, [291], async |t| {
+    policy(&t, 1).await?;
+    let (pair, held) = (t.pair().await?, t.pair().await?);
+    t.send(pair.initiator, "Text", "a").await?;
+    let holder = t.begin().await?;
+    holder.send(held.initiator, "Text", "holds the group").await?;
+    let tx = t.begin().await?;
+    assert_eq!(tx.receive_top("QT", 1).await?.texts(), ["a"]);
+    let mut waits = Box::pin(tx.send(held.initiator, "Text", "waits"));
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(waits);
+    tx.0.rollback_because("it took too long").await?;
+    holder.rollback().await?;
+    let mut found = letters(&t).await?;
+    while found.is_empty() {
+        tokio::task::yield_now().await;
+        found = letters(&t).await?;
+    }
+    assert_eq!(found[0].text("reason"), "it took too long");
 });
 
 case!(a_reason_that_no_store_can_keep_as_it_is_counts_too, [291], async |t| {

@@ -48,7 +48,8 @@ impl Drop for RemoteTx {
             if self.seen.is_set() && is_cut_short_by_runtime() {
                 self.seen.lose();
             }
-            self.client.notify(Call::DropTx { tx: self.id, is_seen: self.seen.is_set(), is_lost: self.seen.is_lost() });
+            let (is_seen, is_lost, reason) = (self.seen.is_set(), self.seen.is_lost(), self.seen.reason());
+            self.client.notify(Call::DropTx { tx: self.id, is_seen, is_lost, reason });
         }
         self.client.let_go(self.id);
     }

@@ -282,12 +282,15 @@ impl GuestSession {
             }),
             Call::RunSql(sql) => self.run(id, async move { store.run_sql(sql.into()).await.map(Answer::Changed) }),
             Call::InTx { tx, is_seen, step } => self.step(id, (tx, is_seen), step),
-            Call::DropTx { tx, is_seen, is_lost } => {
+            Call::DropTx { tx, is_seen, is_lost, reason } => {
                 // Its step may wait for a lock.
                 if let Some(open) = self.transactions.remove(&tx) {
                     open.says(is_seen);
                     if is_lost {
                         open.seen.lose();
+                    }
+                    if let Some(reason) = reason {
+                        open.seen.explain(reason);
                     }
                     open.task.abort();
                 }

@@ -121,7 +121,7 @@ fn calls() -> Vec<Call> {
         Call::TakeSlot { slot: u64::MAX, queue_id: i32::MIN, most: u16::MAX },
         Call::EnterSlot { slot: 1, queue_id: -1, number: i32::MAX },
         Call::FreeSlot { slot: 1 },
-        Call::DropTx { tx: 1, is_seen: false, is_lost: false },
+        Call::DropTx { tx: 1, is_seen: false, is_lost: false, reason: Some("a reason".into()) },
         Call::Cancel { request: u64::MAX },
         Call::GiveBack(vec![TakenJob { job: JobId(1), token: 2 }]),
         Call::Watch { queue: "q".to_owned() },

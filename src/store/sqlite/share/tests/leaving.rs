@@ -39,7 +39,7 @@ async fn a_take_in_a_transaction_counts_an_attempt_if_its_caller_got_the_job() {
             }
             Leaving::EmptyHanded | Leaving::Seen => {}
         }
-        tell(&guest, &Request { id: 0, call: Call::DropTx { tx: 1, is_seen, is_lost: false } }).await;
+        tell(&guest, &Request { id: 0, call: Call::DropTx { tx: 1, is_seen, is_lost: false, reason: None } }).await;
         assert_eq!(next_attempt(&owner).await, if is_seen { 2 } else { 1 }, "{leaving:?}");
     }
 }
@@ -481,7 +481,8 @@ async fn a_job_that_was_not_seen_counts_no_attempt_beside_one_that_was() {
         let second =
             if takes_again { taking(true) } else { Call::InTx { tx: 1, is_seen: true, step: TxStep::Claim(uuid(9)) } };
         answer_of(&guest, 6, second).await;
-        for call in [Call::Cancel { request: 6 }, Call::DropTx { tx: 1, is_seen: true, is_lost: false }] {
+        let drop = Call::DropTx { tx: 1, is_seen: true, is_lost: false, reason: None };
+        for call in [Call::Cancel { request: 6 }, drop] {
             tell(&guest, &Request { id: 0, call }).await;
         }
         let mut attempts = [next_attempt(&owner).await, next_attempt(&owner).await];
