@@ -459,6 +459,11 @@ impl Tx {
         state.deadlock.as_ref().map(|deadlock| deadlock.error.duplicate())
     }
 
+    /// Whether a deadlock has ended this transaction, as far as is known: a verb that was given up may still be at work.
+    pub(crate) fn has_given_way(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| state.deadlock.is_some())
+    }
+
     /// Makes all work durable, wholly or not at all.
     ///
     /// # Errors

@@ -146,6 +146,11 @@ impl Context {
         self.tx.deadlock().await
     }
 
+    /// Whether a verb of the batch has met such a deadlock. Waits for none that was given up.
+    pub(super) fn has_given_way(&self) -> bool {
+        self.tx.has_given_way()
+    }
+
     /// The message being handled.
     pub fn message(&self) -> &Message {
         &self.message

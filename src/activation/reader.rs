@@ -80,6 +80,17 @@ enum Unserved {
     ByHandler(Error),
 }
 
+impl Unserved {
+    /// Whether the group pauses by the policy of its queue, and others may do better. No attempt is counted if the transaction gave way. If the
+    /// handler has met a store that is unwell, maybe its own, all groups may use their attempts up.
+    fn counts_for_its_group(&self) -> bool {
+        match self {
+            Self::ByStore(error) => error.kind() != ErrorKind::Conflict,
+            Self::ByHandler(error) => error.kind() != ErrorKind::Store,
+        }
+    }
+}
+
 impl From<Error> for Unserved {
     fn from(error: Error) -> Self {
         Self::ByStore(error)
@@ -123,9 +134,10 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
             }
             // The store itself is unusable, so the reader ends.
             Err(Unserved::ByStore(error)) if error.kind() == ErrorKind::Store => return Err(error.into()),
-            Err(Unserved::ByStore(error) | Unserved::ByHandler(error)) => {
+            Err(unserved) => {
+                let pauses_by_itself = unserved.counts_for_its_group() && lets_groups_pause(session);
+                let (Unserved::ByStore(error) | Unserved::ByHandler(error)) = unserved;
                 tracing::warn!(queue = %session.queue(), %error, "the transaction was rolled back");
-                let pauses_by_itself = error.kind() != ErrorKind::Conflict && lets_groups_pause(session);
                 session.note_failure(error);
                 failures += 1;
                 if failures > FAILURES_BEFORE_PAUSE && !pauses_by_itself {
@@ -189,10 +201,15 @@ async fn serve_batch(
     let mut context = Context::new(tx, first, options.fails_on_ended_peer);
     loop {
         if !context.has_ended().await
-            && let Err(error) = serve_message(session, server, &context, options).await
+            && let Err(unserved) = serve_message(session, server, &context, options).await
         {
+            let has_given_way = context.has_given_way();
+            let (Unserved::ByStore(error) | Unserved::ByHandler(error)) = &unserved;
             context.into_tx().rollback_because(error.message()).await?;
-            return Err(Unserved::ByHandler(error));
+            return Err(match unserved {
+                Unserved::ByHandler(error) if has_given_way && error.kind() == ErrorKind::Conflict => error.into(),
+                unserved => unserved,
+            });
         }
         // A handler may have ignored the error, but the transaction cannot commit.
         if let Some(deadlock) = context.deadlock().await {
@@ -204,7 +221,12 @@ async fn serve_batch(
     Ok(context.into_tx().commit().await?)
 }
 
-async fn serve_message(session: &Session, server: &mut impl Serve, context: &Context, options: &Options) -> Result<()> {
+async fn serve_message(
+    session: &Session,
+    server: &mut impl Serve,
+    context: &Context,
+    options: &Options,
+) -> std::result::Result<(), Unserved> {
     loop {
         let done = try_message(session, server, context, options).await;
         if done.is_ok() || !server.takes_again() {
@@ -213,7 +235,12 @@ async fn serve_message(session: &Session, server: &mut impl Serve, context: &Con
     }
 }
 
-async fn try_message(session: &Session, server: &mut impl Serve, context: &Context, options: &Options) -> Result<()> {
+async fn try_message(
+    session: &Session,
+    server: &mut impl Serve,
+    context: &Context,
+    options: &Options,
+) -> std::result::Result<(), Unserved> {
     let clock = session.clock();
     server.prepare(session, context.message()).await.map_err(|error| named(error, context.message()))?;
     let trace: Option<Arc<str>> = context.message().trace.clone();
@@ -237,7 +264,7 @@ async fn try_message(session: &Session, server: &mut impl Serve, context: &Conte
             }
         }
     };
-    done.map_err(|error| named(error.into_error(), context.message()))
+    done.map_err(|error| Unserved::ByHandler(named(error.into_error(), context.message())))
 }
 
 /// A panic becomes an error, so that the batch is rolled back and the reader continues.

@@ -7,6 +7,7 @@ use dialoq::internals::activity;
 use dialoq::protocol::ReceiveFrom;
 use dialoq::status::DeadLetterFilter;
 use dialoq::testing::TestBroker;
+use dialoq::work::WorkQueue;
 use dialoq::{Act, Broker, ConversationHandle, Message, MessageType};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -308,6 +309,35 @@ staged!(an_error_of_another_broker_ends_no_reader, async |store| {
     assert!(answer(&stage).await.is_end_dialog(), "the other group is served");
     let row = row(&readers).await;
     assert_eq!((row.tasks_started_total, row.activation_errors_total), (1, 1));
+});
+
+// After five such failures in a row the reader paused for a second, and with it all groups, although those that had failed pause by
+// themselves.
+staged!(a_conflict_of_another_broker_pauses_no_reader, async |store| {
+    let stage = stage(store).await;
+    stage.ddl("ALTER QUEUE work WITH RETRY (MAX_ATTEMPTS = 9, DELAY_MS = 3600000)").await;
+    let elsewhere = Arc::new(TestBroker::in_memory().await.unwrap());
+    elsewhere.execute("CREATE WORK QUEUE w").await.unwrap();
+    let job = elsewhere.push_job("w", "a").await.unwrap().job.unwrap();
+    let holder = elsewhere.begin().await.unwrap();
+    assert_eq!(holder.take_jobs(WorkQueue::<String>::text("w")).pop().await.unwrap().len(), 1);
+    let other = elsewhere.clone();
+    let handlers = Handlers::new().on(ORDER, async move |context, order| {
+        if order.pieces == 1 {
+            other.cancel_job(job).await?;
+        }
+        context.end_conversation().await?;
+        Ok(())
+    });
+    for pieces in [1, 1, 1, 1, 1, 1, 1, 2] {
+        order(&stage, pieces).await;
+    }
+    let readers = stage.activate("work", handlers).max_queue_readers(1).start();
+    let mut events = readers.events();
+    for _ in 0..7 {
+        assert_eq!(failed(&mut events).await.0, 60043);
+    }
+    assert!(answer(&stage).await.is_end_dialog(), "the other group is served");
 });
 
 staged!(a_panic_rolls_back_and_the_reader_lives_on, async |store| {
