@@ -149,11 +149,12 @@ impl Broker {
     }
 
     /// Executes a unit under the caller's own id, at most once: `None` if a unit of that id happened before. If the
-    /// outcome is unknown, try again with the same id; ids are kept for a week. What a server's lost answer leaves open
-    /// is found out within the call, which then gives its outcomes.
+    /// outcome is unknown, try again with the same id; ids are kept for a week. If a server's answer to COMMIT
+    /// is lost, the call tries again: once the server answers, it gives its own outcomes (for definitions `None`), and 60031 if the
+    /// server stays away.
     ///
     /// # Errors
-    /// That of the first verb refused; 60026 the store keeps no ids; 60008 definitions, in the embedded store.
+    /// That of the first verb refused; 60031 the outcome is unknown; 60026 the store keeps no ids; 60008 definitions, in the embedded store.
     pub async fn submit_once(&self, unit_id: Uuid, unit: Unit) -> Result<Option<Vec<Outcome>>> {
         self.store.submit_once(unit_id, unit).await
     }

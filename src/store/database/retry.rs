@@ -165,6 +165,12 @@ impl Failure {
             _ => self.error,
         }
     }
+
+    /// The same of a failure after which the work is tried again.
+    pub(in crate::store::database) fn caller_error(&self) -> Error {
+        let Self { ref error, fate, is_link_usable } = *self;
+        Self { error: error.duplicate(), fate, is_link_usable }.into_caller_error()
+    }
 }
 
 impl From<Failure> for Error {

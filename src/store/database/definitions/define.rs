@@ -4,7 +4,7 @@
 use crate::catalog::apply::{self, Applied};
 use crate::catalog::body::BodyChecks;
 use crate::core::DefinitionWait;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
 use crate::store::database::Database;
@@ -47,6 +47,21 @@ impl Database {
             }
             false => None,
         };
+        let mut unanswered = None;
+        match self.try_define(definitions, unit_id, caller, &mut unanswered).await {
+            // No later attempt has found out whether the one happened whose COMMIT had no answer.
+            Err(later) => Err(unanswered.unwrap_or(later)),
+            done => done,
+        }
+    }
+
+    async fn try_define(
+        self: &Arc<Self>,
+        definitions: &[Definition],
+        unit_id: Option<Uuid>,
+        caller: &Caller,
+        unanswered: &mut Option<Error>,
+    ) -> Result<Option<Outcome>> {
         let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();
         let mut wait = None;
@@ -62,17 +77,20 @@ impl Database {
                     self.reload().await?;
                     if self.definitions.known().version == known.version {
                         // What the same unit has made before refuses it now.
-                        return match unit_id {
-                            Some(unit_id) if self.unit_happened(unit_id).await? => Ok(None),
-                            _ => Err(refusal),
-                        };
+                        if let Some(unit_id) = unit_id
+                            && self.unit_happened(unit_id).await?
+                        {
+                            return Ok(None);
+                        }
+                        *unanswered = None;
+                        return Err(refusal);
                     }
                     continue;
                 }
             };
             let attempt = async {
                 let mut link = self.take().await?;
-                let written = self.write(&mut *link, &known, &catalog, &applied, unit_id).await;
+                let written = self.write(&mut *link, &known, &catalog, &applied, unit_id, unanswered).await;
                 if written.as_ref().is_err_and(|failure| failure.is_link_usable) {
                     // If that fails too, the link is closed.
                     let _ = link.rollback().await;
@@ -95,6 +113,9 @@ impl Database {
                 }
                 Err(failure) => failure,
             };
+            if failure.fate.may_have_happened() {
+                *unanswered = Some(failure.caller_error());
+            }
             match failure.error.code() {
                 Code::CATALOG_STALE => self.reload().await?,
                 Code::DEADLOCK | Code::LOCK_TIMEOUT if !failure.fate.may_have_happened() => {
@@ -168,13 +189,16 @@ impl Database {
         catalog: &crate::catalog::Catalog,
         applied: &[Applied],
         unit_id: Option<Uuid>,
+        unanswered: &mut Option<Error>,
     ) -> Linked<Written> {
         link.begin().await?;
-        if let Some(unit_id) = unit_id
-            && !claim(link, unit_id).await?.is_new
-        {
-            link.rollback().await?;
-            return Ok(Written::HappenedBefore);
+        if let Some(unit_id) = unit_id {
+            if !claim(link, unit_id).await?.is_new {
+                link.rollback().await?;
+                return Ok(Written::HappenedBefore);
+            }
+            // So an earlier attempt has not happened.
+            *unanswered = None;
         }
         let began = link.call(Call { name: "define_begin", args: vec![Arg::BigInt(known.version)] }).await?;
         let began = only(&began)?;

@@ -394,6 +394,58 @@ async fn an_id_lets_a_unit_of_unknown_outcome_be_retried() {
     }
 }
 
+/// It was said that nothing had been changed.
+#[tokio::test(start_paused = true)]
+async fn a_unit_is_of_unknown_outcome_if_the_server_stays_away_after_its_commit() {
+    let _limit = crate::testing::limit();
+    let define = || {
+        Verb::Define(
+            crate::catalog::ddl::parse("CREATE QUEUE other")
+                .unwrap()
+                .into_iter()
+                .map(|parsed| parsed.definition)
+                .collect(),
+        )
+    };
+    for unit in [vec![send(1, "Text", b"x")], vec![define()]] {
+        let stage = Stage::new();
+        let store = stage.open().await;
+        let mut commits = 0;
+        stage.play(move |name, _| {
+            commits += i32::from(name == "commit");
+            match name {
+                "commit" => Some(Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))),
+                "claim_unit" if commits > 0 => Some(Err(failure(Code::SERVER_UNREACHABLE, Fate::Undone))),
+                "define_begin" => Some(Ok(vec![row([("is_current", true.into())])])),
+                "define_end" => Some(Ok(vec![row([("catalog_version", SqlValue::Integer(2))])])),
+                _ => None,
+            }
+        });
+        let open = store.submit_once(Uuid::from_u128(5), unit).await.unwrap_err();
+        assert_eq!(open.code(), Code::COMMIT_UNKNOWN, "{open}");
+        assert!(stage.asked(&["claim_unit"]).len() > 2, "it is tried again");
+    }
+}
+
+/// The id was free again, so the first attempt has not happened, and the refusal of the second one is the answer.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_an_attempt_that_has_not_happened_is_the_answer() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut commits = 0;
+    stage.play(move |name, _| {
+        commits += i32::from(name == "commit");
+        match name {
+            "commit" => Some(Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))),
+            "send" if commits > 0 => Some(Err(failure(Code::CONVERSATION_NOT_FOUND, Fate::Undone))),
+            _ => None,
+        }
+    });
+    let refused = store.submit_once(Uuid::from_u128(5), vec![send(1, "Text", b"x")]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::CONVERSATION_NOT_FOUND, "{refused}");
+}
+
 #[tokio::test]
 async fn notices_of_other_processes_wake_receivers_and_bring_new_definitions() {
     let _limit = crate::testing::limit();

@@ -45,6 +45,12 @@ struct Done {
     claimed_at: Option<i64>,
 }
 
+/// An attempt whose COMMIT had no answer. What it received is nowhere else if it has happened.
+struct Unanswered {
+    done: Done,
+    error: Error,
+}
+
 impl Done {
     /// Whether it has taken messages or jobs, which go back for a caller that has left.
     fn has_taken(&self) -> bool {
@@ -306,25 +312,41 @@ impl Database {
         for verb in &unit {
             contexts.push(self.call_context(verb).await?);
         }
+        let mut unanswered = None;
+        match self.try_unit(&unit, contexts, unit_id, caller, &mut unanswered).await {
+            // No later attempt has found out whether that one happened, as while the server is away.
+            Err(later) => Err(unanswered.map_or(later, |attempt| attempt.error)),
+            done => done,
+        }
+    }
+
+    async fn try_unit(
+        self: &Arc<Self>,
+        unit: &[Verb],
+        mut contexts: Vec<CallContext>,
+        unit_id: Option<Uuid>,
+        caller: &Caller,
+        unanswered: &mut Option<Unanswered>,
+    ) -> Result<Option<Vec<Outcome>>> {
         let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();
-        // The last attempt whose COMMIT had no answer. What it received is nowhere else if it has happened.
-        let mut unanswered: Option<Done> = None;
         loop {
+            let has_taken = unanswered.as_ref().is_some_and(|attempt| attempt.done.has_taken());
             let attempt = async {
                 let mut link = self.take().await?;
-                let filled = fill(&mut *link, &unit, &contexts, unit_id).await;
+                let filled = fill(&mut *link, unit, &contexts, unit_id, unanswered).await;
                 let filled = or_rolled_back(&mut *link, filled).await?;
                 Ok::<_, Failure>((link, filled))
             };
-            // Not the COMMIT: it waits for no lock, and nothing would give back what the unit took.
-            let Some(filled) = caller.unless_left(attempt).await else { return Err(caller::left()) };
+            // Not the COMMIT: it waits for no lock, and nothing would give back what the unit took. So it is after one without an answer.
+            let filled = if has_taken { Some(attempt.await) } else { caller.unless_left(attempt).await };
+            let Some(filled) = filled else { return Err(caller::left()) };
             let failure = match filled {
                 Err(failure) => failure,
                 Ok((_, Filled::Before(done_at))) => {
-                    let own = unanswered.filter(|done| done_at.is_some() && done.claimed_at == done_at);
-                    let Some(done) = own else { return Ok(None) };
-                    return Ok(Some(self.publish_done(&unit, done).await));
+                    let Some(Unanswered { done, .. }) = unanswered.take() else { return Ok(None) };
+                    let is_own = done_at.is_some() && done.claimed_at == done_at;
+                    return Ok(if is_own { Some(self.publish_done(unit, done).await) } else { None });
                 }
                 Ok((mut link, Filled::Done(done))) => {
                     if done.has_taken() && caller.has_left() {
@@ -334,10 +356,10 @@ impl Database {
                     }
                     let committed = link.commit().await;
                     match or_rolled_back(&mut *link, committed).await {
-                        Ok(()) => return Ok(Some(self.publish_done(&unit, done).await)),
+                        Ok(()) => return Ok(Some(self.publish_done(unit, done).await)),
                         Err(failure) => {
                             if failure.fate.may_have_happened() {
-                                unanswered = Some(done);
+                                *unanswered = Some(Unanswered { done, error: failure.caller_error() });
                             }
                             failure
                         }
@@ -351,7 +373,13 @@ impl Database {
 }
 
 /// Does the verbs of a unit in a transaction, up to its COMMIT, unless a unit of that id has happened before.
-async fn fill(link: &mut dyn Link, unit: &[Verb], contexts: &[CallContext], unit_id: Option<Uuid>) -> Linked<Filled> {
+async fn fill(
+    link: &mut dyn Link,
+    unit: &[Verb],
+    contexts: &[CallContext],
+    unit_id: Option<Uuid>,
+    unanswered: &mut Option<Unanswered>,
+) -> Linked<Filled> {
     link.begin().await?;
     let mut claimed_at = None;
     if let Some(unit_id) = unit_id {
@@ -360,6 +388,8 @@ async fn fill(link: &mut dyn Link, unit: &[Verb], contexts: &[CallContext], unit
             link.rollback().await?;
             return Ok(Filled::Before(claimed.done_at));
         }
+        // So the earlier one has not happened.
+        *unanswered = None;
         claimed_at = claimed.done_at;
     }
     let mut notices = Notices::default();
