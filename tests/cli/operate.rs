@@ -182,16 +182,7 @@ fn a_quarantined_group_is_released() {
     let shop = Shop::open();
     shop.ok_with(&["apply", "-"], b"ALTER QUEUE orders WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)");
     shop.order(&["poison"]);
-    let mut running = shop.start(&["--json", "activate", "orders", "--exec", "false"]);
-    let mut failures = 0;
-    while failures < 5 {
-        let line = running.line();
-        assert!(!line.is_empty(), "the events ended after {failures} failures");
-        failures += usize::from(lines(&line)[0]["event"] == "failed");
-    }
-    running.interrupt();
-    drop(running.output.take());
-    running.end();
+    fail(&shop, 5);
     let seen = &shop.json(&["--json", "peek", "orders"])[0];
     assert_eq!(seen["state"], "quarantined", "{seen}");
     let explained = shop.ok(&["explain", seen["message_id"].as_str().unwrap()]);

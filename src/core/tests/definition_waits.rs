@@ -80,6 +80,25 @@ fn a_hold_ends_if_the_clock_is_set_back_by_more_than_the_longest_one() {
     }
 }
 
+/// The definition holds receives back again a second later, not when the old time comes.
+#[test]
+fn a_wait_begins_again_when_the_clock_is_set_back() {
+    let (mut memory, session) = busy();
+    let an_hour_before = -3_600_000;
+    memory.tick(NOW);
+    assert_eq!([0, 1000].map(|ms| blocked(&mut memory, after_ms(ms))), [None, Some(SECOND)]);
+    assert_eq!(depth(&memory, "qt").0, 0);
+    memory.tick(after_ms(an_hour_before));
+    assert_eq!((depth(&memory, "qt").0, memory.core.next_due()), (1, None));
+    let again = [0, 1000].map(|ms| blocked(&mut memory, after_ms(an_hour_before + ms)));
+    assert_eq!((again, depth(&memory, "qt").0), ([None, Some(SECOND)], 0));
+    memory.tick(after_ms(an_hour_before + 2000));
+    let mut other = memory.core.begin_transaction();
+    assert_eq!(receive_in(&mut memory, &mut other, None, ReceiveFrom::Any), ["level 5"]);
+    memory.rollback(other, NOW);
+    memory.rollback(session, NOW);
+}
+
 #[test]
 fn a_wait_that_was_given_up_for_a_minute_begins_again() {
     for (late_ms, hold_for) in [(59_999, Some(SECOND * 2)), (60_000, None)] {

@@ -70,34 +70,6 @@ fn a_hold_ends_with_its_definition() {
     assert_eq!(bodies(&receive(&mut memory, "qt")), ["second"]);
 }
 
-/// The clock is set back while a definition holds receives back. It holds them again a second later, not when the old time comes.
-#[test]
-fn a_hold_ends_when_the_clock_is_set_back() {
-    let mut memory = broker();
-    for text in ["first", "second"] {
-        let handle = begin(&mut memory, "t", None);
-        send(&mut memory, handle, text);
-    }
-    let mut session = memory.core.begin_transaction();
-    let verb = Verb::Receive { queue: "qt".into(), top: Some(1), from: ReceiveFrom::Any };
-    memory.execute(&mut session, verb, NOW).unwrap().unwrap();
-    let waits_at = |memory: &mut Memory, seconds: i64| {
-        assert!(define(memory, Definition::DropService { name: "t".into() }).is_none());
-        memory.core.definition_waits(NOW.after_seconds(seconds), &mut Effects::default())
-    };
-    let an_hour_before = -3600;
-    memory.tick(NOW);
-    assert_eq!([0, 1].map(|seconds| waits_at(&mut memory, seconds).is_some()), [false, true]);
-    assert_eq!(depth(&memory, "qt").0, 0, "held back");
-    memory.tick(NOW.after_seconds(an_hour_before));
-    assert_eq!((depth(&memory, "qt").0, memory.core.next_due()), (1, None));
-    let again = [0, 1].map(|seconds| waits_at(&mut memory, an_hour_before + seconds).is_some());
-    assert_eq!(again, [false, true]);
-    memory.tick(NOW.after_seconds(an_hour_before + 2));
-    assert_eq!(bodies(&receive(&mut memory, "qt")), ["second"]);
-    memory.rollback(session, NOW);
-}
-
 #[test]
 fn a_service_that_loses_a_contract_breaks_its_own_conversations_over_it() {
     let mut memory = broker();
