@@ -1,5 +1,7 @@
 -- MAX_QUEUE_READERS counts the readers of all processes: each reader holds one of so many slots. One session may hold
--- several of them.
+-- several of them. A reader holds a lock of its slot's block too, if it did not begin before an upgrade to these; without it, it
+-- counts below the limit only. A block above the limit that has a reader is tried slot by slot: a limit that was 100 takes 127 tries
+-- at most.
 -- Takes: queue_id, max_queue_readers; free_reader_slot: queue_id, slot
 -- Gives: slot from 0, NULL if all are taken; free_reader_slot: nothing
 -- Errors: 60005

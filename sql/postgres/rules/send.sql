@@ -51,8 +51,9 @@ BEGIN
             END IF;
             PERFORM xmlparse(DOCUMENT v_text);
         END IF;
-    EXCEPTION WHEN insufficient_resources THEN
-        -- The server lacks memory or room for now; the body may be good.
+    EXCEPTION WHEN insufficient_resources OR internal_error OR invalid_regular_expression THEN
+        -- The server lacks memory or room; the body may be good. The second is a text that is too long for one of its allocations, the
+        -- third a regular expression that has none left.
         RAISE;
     WHEN others THEN
         GET STACKED DIAGNOSTICS v_why = MESSAGE_TEXT;

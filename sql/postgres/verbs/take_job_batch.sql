@@ -40,7 +40,7 @@ BEGIN
         BEGIN
             RETURN QUERY
             SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(true, ARRAY[v_count]),
-                p_leases_ms, p_taken_by, NULL, NULL, NULL, true, v_free::bigint[]);
+                p_leases_ms, p_taken_by, NULL, NULL, NULL, true, v_free::bigint[], p_from_order => p_from_order);
             IF NOT FOUND THEN
                 -- As take_jobs.
                 RAISE EXCEPTION USING ERRCODE = 'SBZZZ', DETAIL = '{}';

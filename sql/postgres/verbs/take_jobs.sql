@@ -31,7 +31,7 @@ DECLARE
     v_job record;
     v_is_found boolean;
 BEGIN
-    -- The call of a client ends its transaction. Another one may be in a DO block, a function of the user's or several statements sent as
+    -- The transaction of a client's call ends soon. Another one may be in a DO block, a function of the user's or several statements sent as
     -- one, which go on: a take that found nothing there kept all others of a queue with limits waiting.
     IF v_is_client THEN
         -- Nearly every take is one of these; each further statement costs the server 10 to 20 us. Where this gives nothing, the general

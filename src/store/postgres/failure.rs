@@ -137,9 +137,10 @@ pub(super) fn failure(
 ) -> Failure {
     if let Some(server) = error.as_db_error() {
         let is_fatal = matches!(server.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
-        // A pooler may say it without that, and names no place in the server's source. A server that does speaks of another connection of a
-        // statement's, as that of dblink.
-        if is_fatal || (is_lost(server.code()) && server.line().is_none()) {
+        // A pooler may say it without that. If it is the server, which names a place in its source, the user's SQL speaks of another
+        // connection, as that of dblink.
+        let is_of_another = asked.is_users() && server.line().is_some();
+        if is_fatal || (is_lost(server.code()) && !is_of_another) {
             let at_risk = at_risk.after(Some(server.code()));
             return lost(format!("{} ({})", server.message(), server.code().code()), at_risk, label);
         }

@@ -468,11 +468,15 @@ impl GuestSession {
 
     /// Waits for the calls under way. Their callers may still leave: the job of one that had left was taken until its lease ended.
     async fn finish(&mut self, requests: &mut Requests<'_>) {
+        let unsent = self.answers.unsent.clone();
         let mut has_ended = false;
         loop {
             tokio::select! {
                 joined = self.tasks.join_next() => if joined.is_none() { return },
-                read = requests.next(), if !has_ended => match read {
+                read = async {
+                    unsent.below(MOST_UNSENT).await;
+                    requests.next().await
+                }, if !has_ended => match read {
                     Ok(Some(request)) => self.handle_last(request),
                     Ok(None) | Err(_) => has_ended = true,
                 },
