@@ -83,21 +83,31 @@ pub(crate) fn a_take_within_a_longer_statement_keeps_others_from_nothing(store: 
         broker.execute("CREATE WORK QUEUE w WITH MAX_TAKEN = 5").await.unwrap();
         broker.push_job("w", "a").await.unwrap();
         let gate = connect(database.url()).await;
-        gate.batch_execute("SELECT pg_advisory_lock(7)").await.unwrap();
         let polls =
             "PERFORM * FROM dialoq.take_jobs('w', 1, 'x', p_has_lease => true); PERFORM pg_advisory_lock_shared(7);
             PERFORM pg_advisory_unlock_shared(7);";
-        let polling = format!("DO $$ BEGIN {polls} END $$");
-        let others = async {
-            let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted
-                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-            while gate.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
-            let taken = take(&broker).await;
-            assert_eq!(taken.len(), 1);
-            gate.batch_execute("SELECT pg_advisory_unlock(7)").await.unwrap();
-        };
-        let (polled, ()) = tokio::join!(client.batch_execute(&polling), others);
-        polled.unwrap();
+        let worker = format!("CREATE FUNCTION worker() RETURNS void LANGUAGE plpgsql AS $$ BEGIN {polls} END $$");
+        client.batch_execute(&worker).await.unwrap();
+        let several = polls.replace("PERFORM", "SELECT");
+        for polling in [
+            format!("DO $$ BEGIN {polls} END $$"),
+            "SELECT worker()".to_owned(),
+            format!("BEGIN; {several} COMMIT"),
+            several.clone(),
+        ] {
+            gate.batch_execute("SELECT pg_advisory_lock(7)").await.unwrap();
+            let others = async {
+                let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted
+                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+                while gate.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+                let taken = take(&broker).await;
+                assert_eq!(taken.len(), 1, "{polling}");
+                broker.push_job("w", "a").await.unwrap();
+                gate.batch_execute("SELECT pg_advisory_unlock(7)").await.unwrap();
+            };
+            let (polled, ()) = tokio::join!(client.batch_execute(&polling), others);
+            polled.unwrap();
+        }
     });
 }
 
