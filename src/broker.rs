@@ -249,7 +249,8 @@ impl Broker {
         self.store.catalog()
     }
 
-    /// Reads committed rows with the user's own SQL: the catalog views and the user's own tables.
+    /// Reads committed rows with the user's own SQL: the catalog views and the user's own tables. Parameters are written as for
+    /// [`Tx::sql`].
     ///
     /// # Errors
     /// 60022 the statement fails or is not a query.
@@ -257,7 +258,8 @@ impl Broker {
         self.store.query(statement(text, params).checked()?).await
     }
 
-    /// Runs the user's own SQL at once, in a transaction of its own; returns the number of rows changed.
+    /// Runs the user's own SQL at once, in a transaction of its own; returns the number of rows changed. Parameters are written as for
+    /// [`Tx::sql`].
     ///
     /// # Errors
     /// 60022 the statement fails.

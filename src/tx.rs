@@ -348,7 +348,8 @@ impl Tx {
         }
     }
 
-    /// Runs the user's own SQL and returns the number of rows that it changed; parameters are always bound.
+    /// Runs the user's own SQL and returns the number of rows that it changed; parameters are always bound. They are `?1` or `$1` in the
+    /// embedded store, `$1` on PostgreSQL, `@P1` on SQL Server.
     ///
     /// A statement that fails is undone, and the transaction goes on: the application may handle the error and commit. The
     /// statement sees what the transaction's own SQL has written before, and [`Tx::rollback_to`] undoes it.

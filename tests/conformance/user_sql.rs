@@ -279,3 +279,25 @@ case!(a_statement_that_holds_a_nul_is_refused_whole, [276], async |t| {
     tx.commit().await?;
     assert_eq!(t.query("select * from stock where pieces < 4").await?.len(), 3);
 });
+
+case!(the_number_of_a_parameter_is_the_place_of_its_value, [275], async |t| {
+    t.sql(STOCK).await?;
+    let texts = |text: &str| match t.store() {
+        Store::Mssql => vec![text.replace('$', "@P")],
+        Store::Postgres => vec![text.to_owned()],
+        Store::Sqlite => vec![text.to_owned(), text.replace('$', "@P"), text.replace('$', "?")],
+    };
+    for (number, insert) in texts("insert into stock (sku, pieces) values ($2, $1)").into_iter().enumerate() {
+        let (sku, before, after) = (format!("sku {number}"), number as i64, number as i64 + 100);
+        assert_eq!(t.broker.sql(insert, (before, sku.as_str())).await?, 1);
+        let update = texts("update stock set pieces = $2 where pieces = $1 and sku = $3").swap_remove(number);
+        let tx = t.begin().await?;
+        assert_eq!(tx.0.sql(update, (before, after, sku.as_str())).await?, 1);
+        let find = texts("select sku from stock where pieces = $2 and sku = $1").swap_remove(number);
+        assert_eq!(tx.0.query(find.clone(), (sku.as_str(), after)).await?.rows.len(), 1);
+        tx.commit().await?;
+        assert_eq!(t.broker.query(find, (sku.as_str(), after)).await?.rows.len(), 1);
+    }
+    let wrong = t.broker.sql("update stock set pieces = :pieces", (1,)).await;
+    assert_eq!(code(wrong), 60022, "a name has no place");
+});

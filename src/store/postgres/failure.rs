@@ -125,6 +125,11 @@ impl Asked<'_> {
     pub(super) fn is_users(&self) -> bool {
         matches!(self, Self::Users(_))
     }
+
+    /// Whether it is a statement of the user's with a `?`, which is SQLite's parameter.
+    fn has_question_mark(&self) -> bool {
+        matches!(self, Self::Users(text) if text.contains('?'))
+    }
 }
 
 /// The failure behind an error of the driver.
@@ -242,7 +247,7 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// A copy of the server's error, kept as the cause.
 fn error_of(server: &DbError) -> std::io::Error {
-    let mut text = format!("{server} (SQLSTATE {})", server.code().code());
+    let mut text = format!("{}: {} (SQLSTATE {})", server.severity(), server.message(), server.code().code());
     for (name, part) in [("detail", server.detail()), ("hint", server.hint()), ("where", server.where_())] {
         if let Some(part) = part {
             text.push_str(&format!("; {name}: {}", shortened(part)));
@@ -393,8 +398,13 @@ fn refused(server: &DbError, asked: Asked<'_>, label: &DatabaseLabel) -> (Error,
         "42P05" if !asked.is_users() => (shared(label, &format!("{said} ({what})")), Fate::Undone),
         "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{label} says it is damaged: {said} ({what})")),
         state if asked.is_users() => {
-            let more = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
-            (Error::new(Code::USER_SQL_FAILED, format!("{what} failed: {said}{more} [{state}]")), Fate::Undone)
+            let detail = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+            let hint = if asked.has_question_mark() && ["42601", "42883", "42P18"].contains(&state) {
+                "; parameters are $1, $2 on PostgreSQL"
+            } else {
+                ""
+            };
+            (Error::new(Code::USER_SQL_FAILED, format!("{what} failed: {said}{detail} [{state}]{hint}")), Fate::Undone)
         }
         state => {
             let position = server.where_().map(|place| format!("; in {}", shortened(place))).unwrap_or_default();

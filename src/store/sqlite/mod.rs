@@ -17,6 +17,7 @@ mod moment;
 mod open;
 mod options;
 mod owner;
+mod parameters;
 mod parked;
 mod read;
 mod read_only;

@@ -7,6 +7,7 @@ use super::known_schema::SchemaFacts;
 use super::known_statement::{KnownStatement, beginning};
 use super::limit::{Caller, Limits};
 use super::moment::Moment;
+use super::parameters::places;
 use super::script::{self, Done, Form, Reported, Script, SharedScript, Step};
 use crate::error::{Code, Error, Result};
 use crate::sql::sqlite::read::CURRENT_SCHEMA;
@@ -338,6 +339,7 @@ fn run_one_within(
         return Err(user(&statement.text, "it is not a query: it returns no rows; run it as a statement"));
     }
     let has_written = !prepared.readonly();
+    let places = places(&prepared, &statement.text)?;
     let columns: Arc<[String]> = match keep {
         Keep::Rows => prepared.column_names().map(str::to_owned).collect(),
         Keep::Nothing | Keep::Digest => Arc::default(),
@@ -347,7 +349,10 @@ fn run_one_within(
     let (mut found, mut bytes) = (Vec::new(), 0);
     let mut run = || -> rusqlite::Result<()> {
         let width = prepared.column_count();
-        let mut rows = prepared.query(params_from_iter(&statement.params))?;
+        let mut rows = match &places {
+            None => prepared.query(params_from_iter(&statement.params))?,
+            Some(places) => prepared.query(params_from_iter(places.iter().map(|place| &statement.params[*place])))?,
+        };
         while let Some(row) = rows.next()? {
             if keep == Keep::Nothing {
                 continue;
@@ -524,7 +529,9 @@ fn prepare_kept<'c>(connection: &'c Connection, statement: &SqlStatement) -> Res
 }
 
 fn checked<'c>(prepared: Prepared<'c>, statement: &SqlStatement) -> Result<Prepared<'c>> {
-    let (wanted, given) = (prepared.parameter_count(), statement.params.len());
+    let numbered =
+        places(&prepared, &statement.text)?.map(|places| places.into_iter().max().map_or(0, |last| last + 1));
+    let (wanted, given) = (numbered.unwrap_or_else(|| prepared.parameter_count()), statement.params.len());
     if wanted != given {
         return Err(user(&statement.text, format!("it has {wanted} parameters and was given {given}")));
     }
