@@ -173,6 +173,23 @@ impl Database {
         }
     }
 
+    /// Does what has fallen due while no process ran, before the opening is over: a program that opens the broker for a single call
+    /// is often closed before a task beside it has begun. No work schedule fired for such programs.
+    pub(super) async fn do_overdue_work(self: &Arc<Self>) {
+        if !self.is_manual() {
+            let database = self.clone();
+            let tick = tokio::spawn(async move { database.tick().await });
+            match tokio::time::timeout(HANGING_TICK, tick).await {
+                Ok(Ok(Ok(()))) => return,
+                Ok(Ok(Err(error))) => {
+                    tracing::warn!(%error, "what had fallen due could not be done at the opening; it is tried again")
+                }
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        self.maintenance.falls_due(Timestamp(0));
+    }
+
     /// Runs all due work, beside an earlier tick that may hang: nothing fell due in this process while its connection was cut in silence.
     async fn tick_beside(self: &Arc<Self>, ticks: &mut JoinSet<()>) -> Result<()> {
         while ticks.try_join_next().is_some() {}

@@ -244,8 +244,7 @@ impl DatabaseStore {
         ];
         let listening = listener.map(|listener| tokio::spawn(database.clone().listen_to_peers(listener)));
         if options.does_overdue_work {
-            // Timers may have fallen due while no process ran.
-            database.maintenance.falls_due(Timestamp(0));
+            database.do_overdue_work().await;
         }
         Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), closing, listening: Mutex::new(listening) }))
     }

@@ -42,7 +42,7 @@ impl PgLink {
         }
         let answers = in_one_flight(requests).await;
         let mut all = Vec::with_capacity(calls.len());
-        for ((call, prepared), answer) in calls.iter().zip(&prepared).zip(answers) {
+        for (((call, flat), prepared), answer) in calls.iter().zip(&flat).zip(&prepared).zip(answers) {
             let asked = Asked::Call(call.name);
             let answer = match answer {
                 Ok(rows) => prepared.rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why)),
@@ -50,7 +50,7 @@ impl PgLink {
                     let error = SendError::Server(error);
                     if Self::is_stale(error.code()) {
                         // The server has done nothing.
-                        self.forget(Kept::Call(call.name, call.args.len()));
+                        self.forget(Kept::Call(call.name, flat.len()));
                         self.call_now(call.clone()).await
                     } else {
                         Err(self.send_failed(error, asked, AtRisk::Commit))
