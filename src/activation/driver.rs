@@ -164,8 +164,10 @@ pub(super) struct Driver {
     running: HashMap<Id, Reader>,
     /// The messages that readers served which have gone.
     served: u64,
-    /// Whether the queue was on at the last check; of one that is missing nothing is said.
+    /// Whether the queue was on at the last check; of one that is missing there is no event.
     was_on: bool,
+    /// The queue does not exist, and that was said.
+    is_missing_said: bool,
     /// Places of readers that have just gone: for readers launched now, else freed.
     spare: Vec<ReaderPlace>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -227,6 +229,7 @@ impl Driver {
             running: HashMap::new(),
             served: 0,
             was_on: true,
+            is_missing_said: false,
             spare: Vec::new(),
             commands,
             stopping: watch::Sender::new(false),
@@ -340,6 +343,15 @@ impl Driver {
         }
     }
 
+    /// Warns once of a queue that does not exist: its readers wait in silence, which is what a misspelt name looks like.
+    fn say_if_missing(&mut self, is_missing: bool) {
+        if is_missing && !self.is_missing_said {
+            let what = if matches!(self.source, Source::Worker { .. }) { "work queue" } else { "queue" };
+            tracing::warn!(queue = %self.queue, "this {what} does not exist; its readers start once it is made");
+        }
+        self.is_missing_said = is_missing;
+    }
+
     /// Passes the facts to the monitor and carries out its decision.
     async fn check(&mut self) -> Decision {
         self.store.refresh_facts().await;
@@ -348,6 +360,7 @@ impl Driver {
         let queue = self.source.watched(&catalog, &self.queue);
         let facts = self.activity.facts();
         let running = self.running();
+        self.say_if_missing(queue.is_none());
         let queue_id = queue.as_ref().map(|queue| queue.id);
         if std::mem::take(&mut self.begins_anew) || self.queue_id != queue_id {
             // Another queue under the same name has a monitor of its own.

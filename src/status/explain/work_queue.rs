@@ -89,7 +89,7 @@ fn work_reasons(queue: &WorkQueueStatus, has_limits: bool, reasons: &mut Reasons
             ReasonKind::NoReader,
             format!("{} ready and none is taken", of_jobs(ready, "is", "are")),
             format!(
-                "{}see that a reader runs, such as `{run}`",
+                "{}see that a reader runs, such as `{run}`, and on a server that no transaction which has taken them stays open",
                 if has_limits { "unless what follows holds them up, " } else { "" }
             ),
         ),
