@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example email_requests`
 
-use dialoq::work::{AfterFailure, Job, JobFilter, JobState, StatisticsBy, WorkQueue};
+use dialoq::work::{AfterFailure, Job, JobFilter, JobState, ShownState, StatisticsBy, WorkQueue};
 use dialoq::{Act, Broker, Clock, OpenOptions, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ async fn main() -> Result<()> {
     work_until_idle(&broker, &clock, &mut mailboxes).await?;
 
     // All of bob's attempts failed: his job is the dead letter, with its last error.
-    let dead = JobFilter { state: Some("dead".to_owned()), ..JobFilter::default() };
+    let dead = JobFilter { state: Some(ShownState::Dead), ..JobFilter::default() };
     let letters = broker.jobs(&dead, 100).await?;
     assert_eq!(letters.len(), 1);
     assert_eq!((letters[0].attempts, letters[0].last_error.as_deref()), (3, Some("the mailbox is full")));
@@ -88,7 +88,7 @@ async fn work_until_idle(broker: &Broker, clock: &Clock, mailboxes: &mut Mailbox
         while let Some(job) = broker.take_jobs(EMAILS).taken_by("mailer").await?.pop() {
             attempt(broker, clock, &job, mailboxes).await?;
         }
-        let scheduled = JobFilter { state: Some("scheduled".to_owned()), ..JobFilter::default() };
+        let scheduled = JobFilter { state: Some(ShownState::Scheduled), ..JobFilter::default() };
         let due = broker.jobs(&scheduled, 100).await?.into_iter().filter_map(|job| job.due_at).min();
         let Some(due) = due else { return Ok(()) };
         clock.advance(due.since(clock.now()));

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --example encoding_hosts`
 
-use dialoq::work::{Job, JobFilter, StatisticsBy, WorkQueue};
+use dialoq::work::{Job, JobFilter, ShownState, StatisticsBy, WorkQueue};
 use dialoq::{Act, Broker, Clock, Code, OpenOptions, Result, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,10 +30,7 @@ async fn main() -> Result<()> {
     assert_eq!((of_ann(&first), of_ann(&hanging)), (3, 0));
     // Three of ann's and three of bob's are in work: a third host finds nothing, although four films wait.
     assert!(take(&broker, "host c").await?.is_empty());
-    assert_eq!(
-        broker.jobs(&JobFilter { state: Some("ready".to_owned()), ..JobFilter::default() }, 100).await?.len(),
-        4
-    );
+    assert_eq!(broker.jobs(&JobFilter { state: Some(ShownState::Ready), ..JobFilter::default() }, 100).await?.len(), 4);
 
     // Host a keeps its leases while it encodes, and notes how far it is. A whole batch is completed by one commit.
     for percent in [50, 100] {
@@ -42,7 +39,7 @@ async fn main() -> Result<()> {
             broker.extend_job(job, None).await?;
             broker.report_job(job, format!("{percent} %")).await?;
         }
-        let taken = JobFilter { state: Some("taken".to_owned()), ..JobFilter::default() };
+        let taken = JobFilter { state: Some(ShownState::Taken), ..JobFilter::default() };
         for job in broker.jobs(&taken, 100).await? {
             let by = job.taken_by.as_deref().unwrap_or_default();
             println!("{} job {} on {by}: {}", clock.now(), job.job, job.progress.as_deref().unwrap_or("no news"));

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --example typed_jobs`
 
-use dialoq::work::{Job, JobFilter, WorkQueue};
+use dialoq::work::{Job, JobFilter, ShownState, WorkQueue};
 use dialoq::{Act, Broker, Code, Result};
 
 const DESK: WorkQueue<String> = WorkQueue::text("desk");
@@ -38,12 +38,10 @@ async fn main() -> Result<()> {
     // What waits and what is worked on, by type; nothing is locked or changed by looking.
     println!("{:>8} {:>7} {:>6} {:>12} {:>24}", "type", "pending", "taken", "taken by", "since");
     for job_type in ["claim", "invoice", "photo"] {
-        let filter = |state: &str| JobFilter {
-            state: Some(state.to_owned()),
-            job_type: Some(job_type.to_owned()),
-            ..JobFilter::default()
-        };
-        let (pending, taken) = (broker.jobs(&filter("ready"), 100).await?, broker.jobs(&filter("taken"), 100).await?);
+        let filter =
+            |state| JobFilter { state: Some(state), job_type: Some(job_type.to_owned()), ..JobFilter::default() };
+        let (pending, taken) =
+            (broker.jobs(&filter(ShownState::Ready), 100).await?, broker.jobs(&filter(ShownState::Taken), 100).await?);
         let by = taken.first().and_then(|job| job.taken_by.clone()).unwrap_or_default();
         let since = taken.first().and_then(|job| job.taken_at).map(|at| at.to_string()).unwrap_or_default();
         println!("{job_type:>8} {:>7} {:>6} {by:>12} {since:>24}", pending.len(), taken.len());
@@ -66,7 +64,7 @@ async fn main() -> Result<()> {
 
     // What is left is taken and nothing else; each of them can be reported by id and token.
     let left = broker.jobs(&JobFilter::default(), 100).await?;
-    assert!(left.iter().all(|job| job.state == "taken"), "{left:?}");
+    assert!(left.iter().all(|job| job.state == ShownState::Taken), "{left:?}");
     for job in &left {
         broker.complete_job(dialoq::work::TakenJob { job: job.job, token: job.token }).await?;
     }
@@ -81,7 +79,7 @@ async fn main() -> Result<()> {
         );
     }
     assert_eq!(history.len(), 6);
-    assert_eq!(history.iter().filter(|job| job.finished_as == "cancelled").count(), 1);
+    assert_eq!(history.iter().filter(|job| job.finished_as == ShownState::Cancelled).count(), 1);
     broker.close().await
 }
 

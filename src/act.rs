@@ -12,7 +12,9 @@ use crate::message::bytes_body;
 use crate::protocol::work::{AfterFailure, JobState, TakenJob, WorkVerb};
 use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, OutgoingMessage, Relation, Verb};
 use crate::receive::wait::{GetConversationGroup, Receive};
-use crate::work::{NamesQueue, PushJob, PushesTo, TakeJobs, whole_ms};
+use crate::time::whole_ms;
+use crate::work::{NamesQueue, PushJob, PushesTo, TakeJobs};
+use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -457,6 +459,14 @@ enum Asked<'a> {
     Running(BoxFuture<'a, Result<Outcome>>),
 }
 
+impl<T> fmt::Debug for Answer<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("is_running", &matches!(self.asked, Ok(Asked::Running(_))))
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'a, T> Answer<'a, T> {
     fn to(act: &'a dyn Perform, verb: Verb, read: fn(Outcome) -> Result<T>) -> Self {
         Self::to_result(act, Ok(verb), read)
@@ -528,6 +538,12 @@ pub struct Dialog {
 pub struct BeginDialog<'a> {
     act: &'a dyn Perform,
     dialog: protocol::BeginDialog,
+}
+
+impl fmt::Debug for BeginDialog<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BeginDialog").field("dialog", &self.dialog).finish_non_exhaustive()
+    }
 }
 
 impl<'a> BeginDialog<'a> {

@@ -55,6 +55,18 @@ pub fn has_not_begun(context: &crate::work::Context) {
     context.has_not_begun();
 }
 
+#[cfg(feature = "cli")]
+pub use crate::work::worker::AttemptEnd;
+
+/// Calls this for every attempt of the worker's readers that does not complete its job.
+#[cfg(feature = "cli")]
+pub fn observed_by<T: Send + 'static>(
+    worker: crate::work::Worker<T>,
+    observer: impl Fn(&crate::work::Job, AttemptEnd<'_>) + Send + Sync + 'static,
+) -> crate::work::Worker<T> {
+    worker.observed_by(observer)
+}
+
 /// Kills all external programs of activated readers and their children, and lets none start from now on: for the end of a
 /// process that runs no destructors.
 #[cfg(all(unix, feature = "cli"))]
@@ -79,9 +91,8 @@ pub mod counting {
     use crate::define::Level;
     use crate::error::Result;
     use crate::protocol::{ConversationState, EndForm};
-    pub use crate::status::change::Purgeable;
     use crate::status::{Changed, ConversationFilter, ConversationSide, DeadLetter};
-    use crate::status::{MOST_CONVERSATIONS, MOST_MESSAGES, MessageFilter, Purged, Redriven};
+    use crate::status::{MOST_CONVERSATIONS, Purgeable, Purged, Redriven};
     use crate::work::{JobFilter, JobStatus};
 
     /// The sides that a change of many takes, and whether there are more.
@@ -91,11 +102,6 @@ pub mod counting {
         takes_ended: bool,
     ) -> Result<(Vec<ConversationSide>, bool)> {
         broker.sides_to_change(filter, takes_ended, MOST_CONVERSATIONS).await
-    }
-
-    /// [`Broker::purgeable`]
-    pub async fn purgeable(broker: &Broker, queue: &str, filter: &MessageFilter) -> Result<Purgeable> {
-        broker.purgeable_at_once(queue, filter, MOST_MESSAGES).await
     }
 
     /// [`Broker::end_conversations`] for these sides, if they are still in that state.
@@ -119,9 +125,9 @@ pub mod counting {
         broker.reprioritise_sides(sides, level, changed).await
     }
 
-    /// [`Broker::purge`] for these messages.
+    /// [`Broker::purge_found`]
     pub async fn purge(broker: &Broker, queue: &str, found: Purgeable, purged: &mut Purged) -> Result<()> {
-        broker.purge_found(queue, found, purged).await
+        broker.purge_found_counting(queue, found, purged).await
     }
 
     /// [`Broker::redrive_dead_letters`] for these letters.

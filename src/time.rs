@@ -1,5 +1,6 @@
 //! Time as the broker keeps it: microseconds of UTC, handed in from outside.
 
+use jiff::tz::TimeZone;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 use std::collections::HashMap;
@@ -19,6 +20,12 @@ pub(crate) fn give_way() {
 /// Whether the clock of the machine is before 1970, for which some crates panic.
 pub(crate) fn is_before_1970() -> bool {
     SystemTime::now() < UNIX_EPOCH
+}
+
+/// Milliseconds, rounded up, so that a short time is not none.
+pub(crate) fn whole_ms(duration: Duration) -> i64 {
+    let ms = duration.as_nanos().div_ceil(1_000_000);
+    i64::try_from(ms).unwrap_or(i64::MAX)
 }
 
 /// A moment in UTC, in microseconds since 1970-01-01.
@@ -42,6 +49,13 @@ impl Timestamp {
     /// How long it is from `earlier` to this; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// From a text of SQL: UTC, if it names no zone.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let without_zone = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
+        let moment = text.parse().ok().or_else(|| Some(without_zone()?.timestamp()))?;
+        Some(Self(jiff::Timestamp::as_microsecond(moment)))
     }
 }
 
@@ -259,8 +273,14 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, Timestamp};
+    use super::{Clock, Timestamp, whole_ms};
     use std::time::Duration;
+
+    #[test]
+    fn a_part_of_a_millisecond_is_a_whole_one() {
+        assert_eq!([0, 1, 999_999, 1_000_000, 1_000_001].map(|ns| whole_ms(Duration::from_nanos(ns))), [0, 1, 1, 1, 2]);
+        assert_eq!(whole_ms(Duration::MAX), i64::MAX);
+    }
 
     #[test]
     fn a_clock_stops_at_the_last_moment_that_can_be_written() {

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 /// A program that was started once, for one input. Dropping it, or the future of its run, kills it and what it has started.
 #[cfg(feature = "cli")]
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct StartedProgram(Child);
 
 #[cfg(feature = "cli")]

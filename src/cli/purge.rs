@@ -7,8 +7,8 @@ use super::interrupt::Interrupt;
 use super::output::{Output, counted, printable, table};
 use super::peek::{before, known};
 use clap::Args;
-use dialoq::internals::counting::{self, Purgeable};
-use dialoq::status::{MessageFilter, Purged};
+use dialoq::internals::counting;
+use dialoq::status::{MessageFilter, Purgeable, Purged};
 use dialoq::{Broker, ConversationHandle};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ impl Purge {
             before: self.older_than.map(|span| before(broker.clock().now(), span)),
             ..MessageFilter::default()
         };
-        let found = counting::purgeable(broker, &self.queue, &filter).await?;
+        let found = broker.purgeable(&self.queue, &filter).await?;
         let (messages, left, has_more) = (&found.messages, found.left, found.has_more);
         if messages.is_empty() {
             // Looked at only then: messages may outlive the definition of their type.

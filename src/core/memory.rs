@@ -17,6 +17,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// A [`Core`] and the rows it has written.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct Memory {
     /// The broker.
     pub core: Core,

@@ -16,6 +16,7 @@ use crate::time::Timestamp;
 use hashbrown::HashMap;
 
 /// Rebuilds a [`Core`] from the rows of a database.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct Restore {
     pub(super) core: Core,
     /// Endpoint id to place: ids ascend and are dense enough that a map of this kind is the larger part of recovery.
@@ -33,6 +34,7 @@ pub struct Restore {
 }
 
 /// A broker rebuilt from its rows.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct Restored {
     /// The broker.
     pub core: Core,

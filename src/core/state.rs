@@ -42,6 +42,7 @@ impl Default for Limits {
 }
 
 /// The whole broker: definitions, endpoints, groups, ready rows, locks.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct Core {
     pub(super) catalog: Arc<Catalog>,
     pub(super) lookup: Lookup,

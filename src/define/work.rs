@@ -4,6 +4,7 @@ use super::{Definitions, Level, view};
 use crate::protocol::definition::{
     Definition, Missed, TakingTechnique, WorkNumber, WorkOption, WorkOrder, WorkScheduleOptions,
 };
+use crate::time::whole_ms;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -88,12 +89,12 @@ impl WorkQueueDefinition<'_> {
 
     /// `RETRY_DELAY_MS = n`: the pause after the first failed attempt.
     pub fn retry_delay(self, delay: Duration) -> Self {
-        self.number(WorkNumber::RetryDelayMs, milliseconds(delay))
+        self.number(WorkNumber::RetryDelayMs, whole_ms(delay))
     }
 
     /// `LEASE_MS = n`: how long a reader holds a job that it does not prolong.
     pub fn lease(self, lease: Duration) -> Self {
-        self.number(WorkNumber::LeaseMs, milliseconds(lease))
+        self.number(WorkNumber::LeaseMs, whole_ms(lease))
     }
 
     /// `MAX_TAKEN = n`: the most jobs taken at a time.
@@ -120,10 +121,6 @@ impl WorkQueueDefinition<'_> {
         }
         self
     }
-}
-
-fn milliseconds(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 view! {

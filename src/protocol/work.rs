@@ -2,9 +2,10 @@
 
 use super::Body;
 use crate::id::JobId;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, whole_ms};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most jobs of one take.
 pub(crate) const MOST_TAKEN: i64 = 10_000;
@@ -228,6 +229,11 @@ impl Hold {
 }
 
 impl AfterFailure {
+    /// Another attempt after this pause, if attempts are left. A part of a millisecond counts as a whole one.
+    pub fn retry_in(pause: Duration) -> Self {
+        Self::RetryInMs(whole_ms(pause))
+    }
+
     /// The delay of the next attempt, if one is given.
     pub(super) fn retry_in_ms(self) -> Option<i64> {
         match self {

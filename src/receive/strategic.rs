@@ -9,6 +9,7 @@ use crate::error::{Code, Error, Result};
 use crate::message::Batch;
 use crate::store::BoxFuture;
 use crate::tx::Tx;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -91,6 +92,12 @@ enum State {
     /// It outlives a caller that gives up polling, so nothing received is lost.
     Running(BoxFuture<'static, (Box<dyn Strategy>, Messages, Result<Turn>)>),
     Ended,
+}
+
+impl fmt::Debug for Strategic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Strategic").field("has_ended", &matches!(self.state, State::Ended)).finish_non_exhaustive()
+    }
 }
 
 impl Stream for Strategic {

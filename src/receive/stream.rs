@@ -9,6 +9,7 @@ use crate::message::Batch;
 use crate::protocol::{Message, ReceiveFrom};
 use crate::store::BoxFuture;
 use crate::tx::Tx;
+use std::fmt;
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -100,6 +101,15 @@ pub struct Arrivals {
     window: Window,
     next: Option<BoxFuture<'static, Result<(Tx, Batch)>>>,
     ended: bool,
+}
+
+impl fmt::Debug for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrivals")
+            .field("attempt", &self.attempt)
+            .field("has_ended", &self.ended)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Arrivals {
@@ -196,6 +206,15 @@ pub struct Messages {
     attempt: ReceiveAttempt,
     next: Option<BoxFuture<'static, Result<Batch>>>,
     ended: bool,
+}
+
+impl fmt::Debug for Messages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Messages")
+            .field("attempt", &self.attempt)
+            .field("has_ended", &self.ended)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Stream for Messages {

@@ -10,6 +10,7 @@ use crate::protocol::work::{Job, Take, TakeFrom, WorkVerb};
 use crate::protocol::{Outcome, ReceiveFrom, Verb};
 use crate::store::{BoxFuture, QueueActivity, SleepGuard, Store, WaitGuard, work_queue_on_board};
 use crate::time::{Clock, Timestamp};
+use std::fmt;
 use std::future::{IntoFuture, poll_fn};
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -488,6 +489,15 @@ pub struct Receive<'a> {
     wait_limit: WaitLimit,
 }
 
+impl fmt::Debug for Receive<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receive")
+            .field("attempt", &self.attempt)
+            .field("wait_limit", &self.wait_limit)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<'a> Receive<'a> {
     pub(crate) fn new(act: &'a dyn Perform, queue: Arc<str>) -> Self {
         Self { act, attempt: ReceiveAttempt::new(queue), wait_limit: WaitLimit::None }
@@ -557,6 +567,15 @@ pub struct GetConversationGroup<'a> {
     act: &'a dyn Perform,
     queue: Arc<str>,
     wait_limit: WaitLimit,
+}
+
+impl fmt::Debug for GetConversationGroup<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetConversationGroup")
+            .field("queue", &self.queue)
+            .field("wait_limit", &self.wait_limit)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> GetConversationGroup<'a> {

@@ -72,7 +72,7 @@ pub struct Purged {
 
 /// What a purge removes now.
 #[derive(Debug, Default)]
-#[cfg_attr(not(feature = "cli"), allow(unreachable_pub, reason = "only the command has it from `internals`"))]
+#[non_exhaustive]
 pub struct Purgeable {
     /// The messages, at most [`MOST_MESSAGES`].
     pub messages: Vec<PeekedMessage>,
@@ -209,14 +209,13 @@ impl Broker {
     }
 
     /// The messages that [`Broker::purge`] removes now: those of the filter that no other message of their conversation stands
-    /// before. At most [`MOST_MESSAGES`]; also the number of those that others stand before. If both together are as many or more,
-    /// there may be more messages than were read.
+    /// before. At most [`MOST_MESSAGES`]; it also says how many stay, and whether there are more. [`Broker::purge_found`] removes just
+    /// these.
     ///
     /// # Errors
     /// 60002 no such queue; 9617 the queue is off: nothing can be received from it.
-    pub async fn purgeable(&self, queue: &str, filter: &MessageFilter) -> Result<(Vec<PeekedMessage>, u64)> {
-        let Purgeable { messages, left, .. } = self.purgeable_at_once(queue, filter, MOST_MESSAGES).await?;
-        Ok((messages, left))
+    pub async fn purgeable(&self, queue: &str, filter: &MessageFilter) -> Result<Purgeable> {
+        self.purgeable_at_once(queue, filter, MOST_MESSAGES).await
     }
 
     /// The same of at most so many; reads go on until a message is found that no other stands before.
@@ -326,12 +325,24 @@ impl Broker {
     pub async fn purge(&self, queue: &str, filter: &MessageFilter) -> Result<Purged> {
         let mut purged = Purged::default();
         let found = self.purgeable_at_once(queue, filter, MOST_MESSAGES).await?;
-        self.purge_found(queue, found, &mut purged).await?;
+        self.purge_found_counting(queue, found, &mut purged).await?;
         Ok(purged)
     }
 
-    /// The same for the messages of a preview, as [`Broker::end_sides`]; one commit has the messages of up to fifty conversations.
-    pub(crate) async fn purge_found(&self, queue: &str, found: Purgeable, purged: &mut Purged) -> Result<()> {
+    /// As [`Broker::purge`], but only of the messages that [`Broker::purgeable`] has found in this queue: those of a preview. What
+    /// came after it stays.
+    ///
+    /// # Errors
+    /// As [`Broker::purge`]; then messages of conversations before the failure are removed.
+    pub async fn purge_found(&self, queue: &str, found: Purgeable) -> Result<Purged> {
+        let mut purged = Purged::default();
+        self.purge_found_counting(queue, found, &mut purged).await?;
+        Ok(purged)
+    }
+
+    /// The same for a caller that wants the number although it gives the call up; one commit has the messages of up to fifty
+    /// conversations.
+    pub(crate) async fn purge_found_counting(&self, queue: &str, found: Purgeable, purged: &mut Purged) -> Result<()> {
         (purged.left, purged.has_more) = (found.left, found.has_more);
         let conversations: Vec<_> = by_conversation(found.messages).into_iter().collect();
         let mut passed = Vec::new();
@@ -478,8 +489,8 @@ mod tests {
             numbers.sort_unstable();
             assert_eq!(numbers, [0, 1, 2, 3], "{read_at_once}");
         }
-        let (first, behind) = broker.purgeable("work", &filter).await.unwrap();
-        assert_eq!((first.len(), behind), (6, 2));
+        let found = broker.purgeable("work", &filter).await.unwrap();
+        assert_eq!((found.messages.len(), found.left, found.has_more), (6, 2, false));
     }
 
     #[tokio::test]
@@ -514,7 +525,7 @@ mod tests {
         // Another receiver.
         assert_eq!(received(&broker, 1).await, ["DEFAULT"]);
         let mut purged = Purged::default();
-        broker.purge_found("work", found, &mut purged).await.unwrap();
+        broker.purge_found_counting("work", found, &mut purged).await.unwrap();
         assert_eq!((purged.messages, purged.ended, purged.left), (1, 0, 0), "{purged:?}");
         assert_eq!(received(&broker, 9).await, ["keep"]);
 
@@ -523,7 +534,7 @@ mod tests {
         assert_eq!(found.messages.len(), 1);
         broker.end_with_error(broken, 1, "it is too late").await.unwrap();
         let mut purged = Purged::default();
-        broker.purge_found("work", found, &mut purged).await.unwrap();
+        broker.purge_found_counting("work", found, &mut purged).await.unwrap();
         assert_eq!((purged.messages, purged.ended, purged.left), (0, 0, 1), "{purged:?}");
         assert_eq!(received(&broker, 9).await, [system::ERROR, "DEFAULT"]);
     }
@@ -537,7 +548,7 @@ mod tests {
         let purge = async |filter: MessageFilter, most| {
             let found = broker.purgeable_at_once("work", &filter, most).await.unwrap();
             let (chosen, mut purged) = (found.messages.len() as u64, Purged::default());
-            broker.purge_found("work", found, &mut purged).await.unwrap();
+            broker.purge_found_counting("work", found, &mut purged).await.unwrap();
             (chosen, purged.messages, purged.ended, purged.left)
         };
         let broken = dialog(&broker, &["DEFAULT", "keep"]).await;
@@ -547,7 +558,7 @@ mod tests {
         let found = broker.purgeable_at_once("work", &MessageFilter::default(), 9).await.unwrap();
         let only_error = Purgeable { messages: found.messages[..1].to_vec(), ..Purgeable::default() };
         let mut purged = Purged::default();
-        broker.purge_found("work", only_error, &mut purged).await.unwrap();
+        broker.purge_found_counting("work", only_error, &mut purged).await.unwrap();
         assert_eq!((purged.messages, purged.ended, purged.left), (0, 0, 1));
         assert_eq!(received(&broker, 9).await, [system::ERROR, "DEFAULT", "keep"]);
 

@@ -227,12 +227,12 @@ impl Broker {
 
 fn side(row: &SqlRow) -> Result<ConversationSide> {
     let state = read::state(row)?;
-    let begun_at = read::time(row, "begun_at")?;
+    let begun_at: Timestamp = row.get("begun_at")?;
     Ok(ConversationSide {
-        conversation_handle: ConversationHandle(read::id(row, "conversation_handle")?),
-        conversation_id: ConversationId(read::id(row, "conversation_id")?),
-        conversation_group_id: GroupId(read::id(row, "conversation_group_id")?),
-        is_initiator: read::is(row, "is_initiator")?,
+        conversation_handle: row.get("conversation_handle")?,
+        conversation_id: row.get("conversation_id")?,
+        conversation_group_id: row.get("conversation_group_id")?,
+        is_initiator: row.get("is_initiator")?,
         state,
         state_desc: state.description(),
         service_name: row.get("service_name")?,
@@ -241,9 +241,9 @@ fn side(row: &SqlRow) -> Result<ConversationSide> {
         service_contract_name: row.get("service_contract_name")?,
         priority: super::count(row, "priority")?,
         begun_at,
-        lifetime: read::maybe_time(row, "lifetime")?.filter(|end| end.0 - begun_at.0 < FOR_EVER_US),
-        dialog_timer: read::maybe_time(row, "dialog_timer")?,
-        is_quarantined: read::is(row, "is_quarantined")?,
-        retry_at: read::maybe_time(row, "retry_at")?,
+        lifetime: row.get::<Option<Timestamp>>("lifetime")?.filter(|end| end.0 - begun_at.0 < FOR_EVER_US),
+        dialog_timer: row.get("dialog_timer")?,
+        is_quarantined: row.get("is_quarantined")?,
+        retry_at: row.get("retry_at")?,
     })
 }

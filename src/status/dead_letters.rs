@@ -2,7 +2,6 @@
 
 use super::held::HeldGroups;
 use super::peek::PeekedBody;
-use super::read;
 use crate::act::{Act, Perform};
 use crate::broker::Broker;
 use crate::error::{Code, Result};
@@ -220,16 +219,16 @@ fn dead_letter(row: &SqlRow) -> Result<DeadLetter> {
         service_name: row.get("service_name")?,
         far_service: row.get("far_service_name")?,
         service_contract_name: row.get("service_contract_name")?,
-        conversation_handle: ConversationHandle(read::id(row, "conversation_handle")?),
-        conversation_id: ConversationId(read::id(row, "conversation_id")?),
-        conversation_group_id: GroupId(read::id(row, "conversation_group_id")?),
-        is_conversation_open: read::is(row, "is_conversation_open")?,
+        conversation_handle: row.get("conversation_handle")?,
+        conversation_id: row.get("conversation_id")?,
+        conversation_group_id: row.get("conversation_group_id")?,
+        is_conversation_open: row.get("is_conversation_open")?,
         message_sequence_number: row.get("sequence")?,
         priority: super::count(row, "priority")?,
         message_type_name: row.get::<Option<String>>("message_type_name")?.unwrap_or_default(),
-        message_id: MessageId(read::id(row, "message_id")?),
-        message_enqueue_time: read::time(row, "enqueued_at")?,
-        died_at: read::time(row, "died_at")?,
+        message_id: row.get("message_id")?,
+        message_enqueue_time: row.get("enqueued_at")?,
+        died_at: row.get("died_at")?,
         attempts: super::count(row, "attempts")?,
         reason: row.get("reason")?,
         body: PeekedBody::read(row)?,

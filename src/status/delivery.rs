@@ -117,8 +117,8 @@ impl Side {
     fn read(row: &SqlRow) -> Result<Self> {
         let text = |column| Ok::<_, crate::Error>(row.get::<Option<String>>(column)?.unwrap_or_default());
         Ok(Self {
-            handle: read::id(row, "conversation_handle")?,
-            conversation_id: read::id(row, "conversation_id")?,
+            handle: row.get("conversation_handle")?,
+            conversation_id: row.get("conversation_id")?,
             state: read::state(row)?,
             service: text("service_name")?,
             far_service: text("far_service")?,
@@ -201,7 +201,7 @@ impl Broker {
         for row in self.query(text, (read::list(&sides),)).await?.rows {
             let body: Option<Vec<u8>> = row.get("body")?;
             if let Some(error) = body.and_then(|body| system::parse_error_body(&body)) {
-                errors.insert(read::id(&row, "conversation_handle")?, error);
+                errors.insert(row.get("conversation_handle")?, error);
             }
         }
         Ok(errors)

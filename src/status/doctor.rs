@@ -1,7 +1,7 @@
 //! The faults of a running broker: findings with advice.
 
 use super::shell::{shell_command, shell_option};
-use super::{BY_POISON, count, flag};
+use super::{BY_POISON, count};
 use crate::broker::Broker;
 use crate::catalog::body::BodyChecks;
 use crate::catalog::{Catalog, OffBy, same_name};
@@ -246,7 +246,7 @@ fn refused_schemas(catalog: &Catalog) -> Vec<Finding> {
 
 /// What a work queue may have: up to four findings.
 fn of_work_queue(row: &SqlRow, now: Timestamp) -> Result<Vec<Finding>> {
-    let (is_enabled, is_idle) = (flag(row, "is_enabled")?, flag(row, "is_idle")?);
+    let (is_enabled, is_idle): (bool, bool) = (row.get("is_enabled")?, row.get("is_idle")?);
     let mut findings = Vec::new();
     for (kind, amount, since, is_fault) in [
         (FindingKind::PausedWorkQueue, "ready", "ready_since", !is_enabled),

@@ -32,7 +32,7 @@ pub(crate) mod shell;
 
 pub use crate::catalog::OffBy;
 pub use crate::store::LockHolder;
-pub use change::{Changed, MOST_CONVERSATIONS, Purged, Released};
+pub use change::{Changed, MOST_CONVERSATIONS, Purgeable, Purged, Released};
 pub use conversation::{Conversation, ConversationFilter, ConversationSide, ConversationSideDetails};
 pub use dead_letters::{DeadLetter, DeadLetterFilter, MOST_DEAD_LETTERS, Redriven};
 pub use delivery::{Delivery, DeliveryOutcome, SentOn};
@@ -47,7 +47,7 @@ pub use peek::{
 use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::protocol::ConversationState;
-use crate::store::{SqlRow, SqlValue, StatusTexts};
+use crate::store::{SqlRow, StatusTexts};
 use crate::time::Timestamp;
 use crate::work::WorkQueueStatus;
 use serde::Serialize;
@@ -224,9 +224,9 @@ impl Broker {
         let transmission_queue = self.status_rows(|texts| texts.transmission).await?;
         Ok(Status {
             at,
-            service_broker_guid: guid(broker)?,
-            is_broker_enabled: flag(broker, "is_broker_enabled")?,
-            is_honor_broker_priority_on: flag(broker, "is_honor_broker_priority_on")?,
+            service_broker_guid: broker.get("service_broker_guid")?,
+            is_broker_enabled: broker.get("is_broker_enabled")?,
+            is_honor_broker_priority_on: broker.get("is_honor_broker_priority_on")?,
             queues,
             conversations: conversations.iter().map(conversation_count).collect::<Result<_>>()?,
             transmission_queue: transmission_queue.iter().map(|row| undelivered(row, at)).collect::<Result<_>>()?,
@@ -253,10 +253,10 @@ fn monitor(row: &SqlRow) -> Result<MonitorStatus> {
 fn queue(row: &SqlRow, levels: Vec<LevelStatus>, monitors: Vec<MonitorStatus>) -> Result<QueueStatus> {
     Ok(QueueStatus {
         name: row.get("name")?,
-        is_receive_enabled: flag(row, "is_receive_enabled")?,
-        is_enqueue_enabled: flag(row, "is_enqueue_enabled")?,
-        is_retention_enabled: flag(row, "is_retention_enabled")?,
-        is_activation_enabled: flag(row, "is_activation_enabled")?,
+        is_receive_enabled: row.get("is_receive_enabled")?,
+        is_enqueue_enabled: row.get("is_enqueue_enabled")?,
+        is_retention_enabled: row.get("is_retention_enabled")?,
+        is_activation_enabled: row.get("is_activation_enabled")?,
         activation_procedure: row.get("activation_procedure")?,
         max_queue_readers: count_or_none(row, "max_queue_readers")?,
         readers_running: count_or_none(row, "readers_running")?,
@@ -281,7 +281,7 @@ fn level(row: &SqlRow, at: Timestamp) -> Result<LevelStatus> {
         messages: count(row, "messages")?,
         conversation_groups: count(row, "conversation_groups")?,
         oldest_waiting_ms: waiting_ms(row, at)?,
-        is_quarantined: flag(row, "is_quarantined")?,
+        is_quarantined: row.get("is_quarantined")?,
         retry_in_ms: row
             .get::<Option<i64>>("retry_at")?
             .map(|retry_at| u64::try_from(Timestamp(retry_at).since(at).as_millis()).unwrap_or(u64::MAX)),
@@ -307,20 +307,6 @@ fn undelivered(row: &SqlRow, at: Timestamp) -> Result<Undelivered> {
         messages: count(row, "messages")?,
         oldest_waiting_ms: waiting_ms(row, at)?,
     })
-}
-
-/// Servers give a GUID as text, SQLite as its bytes.
-fn guid(row: &SqlRow) -> Result<Uuid> {
-    let found = match row.values().first() {
-        Some(SqlValue::Blob(bytes)) => Uuid::from_slice(bytes).ok(),
-        Some(SqlValue::Text(text)) => Uuid::parse_str(text).ok(),
-        _ => None,
-    };
-    found.ok_or_else(|| damaged("the broker's GUID is none"))
-}
-
-fn flag(row: &SqlRow, column: &str) -> Result<bool> {
-    Ok(row.get::<i64>(column)? != 0)
 }
 
 fn count(row: &SqlRow, column: &str) -> Result<u64> {

@@ -1,7 +1,7 @@
 //! Messages seen without receiving them.
 
+use super::QueueOff;
 use super::names::NameKind;
-use super::{QueueOff, read};
 use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
@@ -301,7 +301,7 @@ fn peeked(row: &SqlRow) -> Result<PeekedMessage> {
         state: match row.get::<i64>("status")? {
             0 => MessageState::Received,
             3 => MessageState::Sent,
-            _ if read::is(row, "is_quarantined")? => match read::maybe_time(row, "retry_at")? {
+            _ if row.get::<bool>("is_quarantined")? => match row.get::<Option<Timestamp>>("retry_at")? {
                 Some(_) => MessageState::Pausing,
                 None => MessageState::Quarantined,
             },
@@ -309,14 +309,14 @@ fn peeked(row: &SqlRow) -> Result<PeekedMessage> {
         },
         priority: super::count(row, "priority")?,
         queuing_order: row.get("queuing_order")?,
-        conversation_group_id: GroupId(read::id(row, "conversation_group_id")?),
-        conversation_handle: ConversationHandle(read::id(row, "conversation_handle")?),
+        conversation_group_id: row.get("conversation_group_id")?,
+        conversation_handle: row.get("conversation_handle")?,
         message_sequence_number: row.get("sequence")?,
         service_name: row.get("service_name")?,
         service_contract_name: row.get("service_contract_name")?,
         message_type_name,
-        message_id: MessageId(read::id(row, "message_id")?),
-        message_enqueue_time: read::time(row, "enqueued_at")?,
+        message_id: row.get("message_id")?,
+        message_enqueue_time: row.get("enqueued_at")?,
         error: error.map(|(code, description)| PeekedError { code, description }),
         body,
     })
@@ -324,16 +324,16 @@ fn peeked(row: &SqlRow) -> Result<PeekedMessage> {
 
 fn waiting(row: &SqlRow) -> Result<WaitingMessage> {
     Ok(WaitingMessage {
-        conversation_handle: ConversationHandle(read::id(row, "conversation_handle")?),
+        conversation_handle: row.get("conversation_handle")?,
         from_service_name: row.get("from_service")?,
         to_service_name: row.get("to_service")?,
         priority: super::count(row, "priority")?,
         message_sequence_number: row.get("sequence")?,
         message_type_name: row.get("message_type_name")?,
-        message_id: MessageId(read::id(row, "message_id")?),
-        is_end_of_dialog: read::is(row, "is_end_of_dialog")?,
-        is_conversation_error: read::is(row, "is_conversation_error")?,
-        since: read::time(row, "enqueued_at")?,
+        message_id: row.get("message_id")?,
+        is_end_of_dialog: row.get("is_end_of_dialog")?,
+        is_conversation_error: row.get("is_conversation_error")?,
+        since: row.get("enqueued_at")?,
         transmission_status: row.get::<Option<String>>("transmission_status")?.unwrap_or_default(),
         body: PeekedBody::read(row)?,
     })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Forwards a set number of calls, then fails each call with 60018 before it reaches the store.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct Faulty {
     inner: Arc<dyn Store>,
     left: Arc<Left>,

@@ -1,9 +1,11 @@
 //! The user's own SQL as it crosses the seam: text, parameters, and the expected result.
 
 use crate::error::{Code, Error, Result};
-use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
+use crate::id::{ConversationHandle, ConversationId, DeadLetterId, GroupId, JobId, MessageId};
+use crate::time::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// One value of a parameter or a column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -20,8 +22,8 @@ pub enum SqlValue {
     /// Bytes.
     Blob(Vec<u8>),
     /// A UUID, as our ids are: the 16 bytes in SQLite, a `uuid` or `uniqueidentifier` elsewhere. For parameters only: a
-    /// query returns it as bytes or text.
-    Uuid(uuid::Uuid),
+    /// query returns it as bytes or text, and [`SqlRow::get`] reads both.
+    Uuid(Uuid),
 }
 
 /// A statement with its parameters, always bound, never spliced.
@@ -90,7 +92,7 @@ impl SqlRow {
     }
 }
 
-/// A type a column can be read as.
+/// A type a column can be read as: what can be a parameter, and [`Timestamp`].
 pub trait FromSqlValue: Sized {
     /// The value, if it is of this type.
     fn from_sql_value(value: &SqlValue) -> Option<Self>;
@@ -102,6 +104,24 @@ impl FromSqlValue for i64 {
             SqlValue::Integer(number) => Some(*number),
             _ => None,
         }
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty)*) => {
+        $(impl FromSqlValue for $type {
+            fn from_sql_value(value: &SqlValue) -> Option<Self> {
+                i64::from_sql_value(value)?.try_into().ok()
+            }
+        })*
+    };
+}
+
+whole_numbers! { i32 i16 u64 u32 u16 u8 }
+
+impl FromSqlValue for bool {
+    fn from_sql_value(value: &SqlValue) -> Option<Self> {
+        i64::from_sql_value(value).map(|number| number != 0)
     }
 }
 
@@ -132,6 +152,42 @@ impl FromSqlValue for Vec<u8> {
         }
     }
 }
+
+/// From the 16 bytes that SQLite keeps, or from text, as servers give it.
+impl FromSqlValue for Uuid {
+    fn from_sql_value(value: &SqlValue) -> Option<Self> {
+        match value {
+            SqlValue::Uuid(id) => Some(*id),
+            SqlValue::Blob(bytes) => Self::from_slice(bytes).ok(),
+            SqlValue::Text(text) => Self::parse_str(text).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// From microseconds since 1970, as Dialoq's tables in SQLite have times, or from text, as servers give them: UTC, if the text names
+/// no zone.
+impl FromSqlValue for Timestamp {
+    fn from_sql_value(value: &SqlValue) -> Option<Self> {
+        match value {
+            SqlValue::Integer(us) => Some(Self(*us)),
+            SqlValue::Text(text) => Self::from_text(text),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! ids {
+    ($($name:ident)*) => {
+        $(impl FromSqlValue for $name {
+            fn from_sql_value(value: &SqlValue) -> Option<Self> {
+                FromSqlValue::from_sql_value(value).map(Self)
+            }
+        })*
+    };
+}
+
+ids! { ConversationHandle ConversationId GroupId MessageId JobId DeadLetterId }
 
 impl<T: FromSqlValue> FromSqlValue for Option<T> {
     fn from_sql_value(value: &SqlValue) -> Option<Self> {
@@ -165,11 +221,18 @@ value_from! {
     String => |value| Self::Text(value);
     &[u8] => |value| Self::Blob(value.to_vec());
     Vec<u8> => |value| Self::Blob(value);
-    uuid::Uuid => |value| Self::Uuid(value);
+    Uuid => |value| Self::Uuid(value);
     ConversationHandle => |value| value.0.into();
     ConversationId => |value| value.0.into();
     GroupId => |value| value.0.into();
     MessageId => |value| value.0.into();
+    JobId => |value| number_of(value.0);
+    DeadLetterId => |value| number_of(value.0);
+}
+
+/// No column holds a higher number than the highest that is signed.
+fn number_of(id: u64) -> SqlValue {
+    SqlValue::Integer(i64::try_from(id).unwrap_or(i64::MAX))
 }
 
 impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
@@ -209,3 +272,40 @@ macro_rules! tuples {
 }
 
 tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: FromSqlValue>(value: impl Into<SqlValue>) -> Option<T> {
+        T::from_sql_value(&value.into())
+    }
+
+    #[test]
+    fn what_was_written_is_read_in_its_type() {
+        let id = Uuid::from_u128(7);
+        assert_eq!(read(id), Some(ConversationHandle(id)));
+        assert_eq!(read(id.as_bytes().to_vec()), Some(GroupId(id)), "SQLite");
+        assert_eq!(read(id.to_string().to_uppercase()), Some(MessageId(id)), "SQL Server");
+        assert_eq!(read(id.simple().to_string()), Some(ConversationId(id)));
+        assert_eq!(read::<Uuid>(vec![7; 15]), None);
+        assert_eq!(read(JobId(5)), Some(JobId(5)));
+        assert_eq!(read(DeadLetterId(u64::MAX)), Some(DeadLetterId(i64::MAX as u64)));
+        assert_eq!((read(true), read(0)), (Some(true), Some(false)));
+        assert_eq!((read(255), read::<u8>(256), read::<u32>(-1)), (Some(255_u8), None, None));
+        assert_eq!(read::<Option<u16>>(None::<u16>), Some(None));
+    }
+
+    #[test]
+    fn a_time_is_read_as_each_store_gives_it() {
+        let time = Timestamp(1_767_225_600_123_456);
+        assert_eq!(read(time.0), Some(time));
+        for text in ["2026-01-01 00:00:00.123456", "2026-01-01T00:00:00.123456Z", "2026-01-01 01:00:00.123456+01:00"] {
+            assert_eq!(read(text), Some(time), "{text}");
+        }
+        assert_eq!(read("2026-01-01 00:00:00"), Some(Timestamp(1_767_225_600_000_000)), "SQLite's datetime()");
+        for text in ["yesterday", "infinity", "2026-13-01 00:00:00", ""] {
+            assert_eq!(read::<Timestamp>(text), None, "{text}");
+        }
+    }
+}

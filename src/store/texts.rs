@@ -37,6 +37,8 @@ pub struct WorkTexts {
     pub queues: &'static str,
     /// Jobs that are not finished.
     pub jobs: &'static str,
+    /// The content of one job that is not finished.
+    pub job_body: &'static str,
     /// Finished jobs.
     pub finished: &'static str,
     /// How one job of a queue ended.
@@ -117,6 +119,7 @@ macro_rules! store_texts {
             work: $crate::store::WorkTexts {
                 queues: work::QUEUES,
                 jobs: work::JOBS,
+                job_body: work::JOB_BODY,
                 finished: work::FINISHED,
                 finish: work::FINISH,
                 statistics: work::STATISTICS,

@@ -15,6 +15,7 @@ use std::time::Instant;
 use tracing::{Span, debug_span};
 
 /// A store whose calls are traced and counted.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct Traced(Arc<dyn Store>);
 
 impl Traced {

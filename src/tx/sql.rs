@@ -3,6 +3,7 @@
 use super::{Done, Tx};
 use crate::error::Result;
 use crate::store::{BoxFuture, SqlStatement};
+use std::fmt;
 use std::future::IntoFuture;
 
 /// The user's own SQL; set its options, then await it.
@@ -10,6 +11,12 @@ use std::future::IntoFuture;
 pub struct Sql<'a> {
     pub(super) tx: &'a Tx,
     pub(super) statement: SqlStatement,
+}
+
+impl fmt::Debug for Sql<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sql").field("statement", &self.statement).finish_non_exhaustive()
+    }
 }
 
 impl Sql<'_> {

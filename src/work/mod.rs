@@ -39,15 +39,16 @@
 mod inspect;
 mod queue;
 mod schedules;
+mod shown_state;
 mod strategic;
 mod verbs;
-mod worker;
+pub(crate) mod worker;
 
 pub use crate::protocol::work::{AfterFailure, Job, JobState, TakenJob};
 pub use inspect::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy, WorkQueueStatus, WorkStatistics};
 pub use queue::{NamesQueue, PushesTo, WorkQueue};
 pub use schedules::{WorkScheduleStatus, coming_times};
+pub use shown_state::ShownState;
 pub use strategic::{JobTurn, JobTurns};
-pub(crate) use verbs::whole_ms;
 pub use verbs::{PushJob, Pushed, TakeJobs};
 pub use worker::{Context, RunningWorker, StrategicWorker, WorkDone, Worker};

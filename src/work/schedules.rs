@@ -1,6 +1,6 @@
 //! Looking at work schedules. Nothing is locked or changed.
 
-use super::inspect::{count, moment};
+use super::inspect::count;
 use crate::broker::Broker;
 use crate::catalog::Timetable;
 use crate::error::Result;
@@ -54,8 +54,8 @@ impl Broker {
                 job_type: row.get("job_type")?,
                 key: row.get("job_key")?,
                 level: count(row, "level")?,
-                next_at: moment(row, "next_us")?,
-                last_at: moment(row, "last_us")?,
+                next_at: row.get("next_us")?,
+                last_at: row.get("last_us")?,
             })
         };
         rows.iter().map(status).collect()

@@ -12,6 +12,7 @@ use crate::receive::strategy::{ClassAttempt, Found, Strategy};
 use crate::receive::wait::{WaitLimit, take_first};
 use crate::receive::{Chosen, Deadline, next_by};
 use crate::store::{BoxFuture, work_queue_on_board};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -31,6 +32,12 @@ pub struct JobTurns {
     strategy: Box<dyn Strategy>,
     takes: Takes,
     wait: WaitLimit,
+}
+
+impl fmt::Debug for JobTurns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobTurns").field("wait", &self.wait).finish_non_exhaustive()
+    }
 }
 
 impl Broker {

@@ -9,7 +9,8 @@ use crate::protocol::work::{Due, Hold, Push, Take, TakeFrom, TakenJob, Unique, W
 use crate::protocol::{Body, Outcome, Verb};
 use crate::receive::wait::{WaitLimit, complete_and_take, take_jobs};
 use crate::store::BoxFuture;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, whole_ms};
+use std::fmt;
 use std::future::IntoFuture;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, LazyLock};
@@ -39,6 +40,12 @@ pub struct Pushed {
 pub struct PushJob<'a> {
     act: &'a dyn Perform,
     push: Result<Push>,
+}
+
+impl fmt::Debug for PushJob<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PushJob").field("push", &self.push).finish_non_exhaustive()
+    }
 }
 
 impl<'a> PushJob<'a> {
@@ -125,6 +132,12 @@ pub struct TakeJobs<'a> {
     take: Take,
     wait: WaitLimit,
     completed: Option<WorkVerb>,
+}
+
+impl fmt::Debug for TakeJobs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TakeJobs").field("take", &self.take).field("wait", &self.wait).finish_non_exhaustive()
+    }
 }
 
 impl<'a> TakeJobs<'a> {
@@ -245,22 +258,5 @@ impl<'a> IntoFuture for TakeJobs<'a> {
             Some(completed) => Box::pin(complete_and_take(self.act, completed, self.take, self.wait)),
             None => Box::pin(take_jobs(self.act, self.take, self.wait)),
         }
-    }
-}
-
-/// Milliseconds, rounded up.
-pub(crate) fn whole_ms(duration: Duration) -> i64 {
-    let ms = duration.as_nanos().div_ceil(1_000_000);
-    i64::try_from(ms).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::whole_ms;
-    use std::time::Duration;
-
-    #[test]
-    fn a_part_of_a_millisecond_is_a_whole_one() {
-        assert_eq!([0, 1, 999_999, 1_000_000, 1_000_001].map(|ns| whole_ms(Duration::from_nanos(ns))), [0, 1, 1, 1, 2]);
     }
 }

@@ -6,14 +6,15 @@ use super::strategic::prepare;
 use super::{Job, WorkQueue};
 use crate::activation::{MonitorRow, Procedure, Ramp, Readers, Session};
 use crate::broker::Broker;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::work::AfterFailure;
 use crate::receive::strategy::Strategy;
 use crate::tx::Tx;
 use reader::Reader;
+use std::fmt;
 use std::fmt::Display;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -58,7 +59,7 @@ impl Context {
     ///
     /// ```
     /// # use dialoq::work::{AfterFailure, Context};
-    /// # enum Failed { NoSuchAddress, BusyFor(i64) }
+    /// # enum Failed { NoSuchAddress, BusyFor(std::time::Duration) }
     /// # async fn send(_: &str) -> Result<(), Failed> { Ok(()) }
     /// async fn handle(context: Context, to: String) -> Result<(), String> {
     ///     send(&to).await.map_err(|failed| match failed {
@@ -66,9 +67,9 @@ impl Context {
     ///             context.after_failure(AfterFailure::Dead);
     ///             "no such address".to_owned()
     ///         }
-    ///         Failed::BusyFor(ms) => {
-    ///             context.after_failure(AfterFailure::RetryInMs(ms));
-    ///             format!("busy for {ms} ms")
+    ///         Failed::BusyFor(pause) => {
+    ///             context.after_failure(AfterFailure::retry_in(pause));
+    ///             format!("busy for {pause:?}")
     ///         }
     ///     })
     /// }
@@ -91,9 +92,20 @@ struct Counters {
     failed: AtomicU64,
     lost: AtomicU64,
     unreported: AtomicU64,
+    /// Why its readers cannot go on, as it was last said; 0 if they can.
+    failure: AtomicU16,
 }
 
 impl Counters {
+    /// A reader cannot go on for this reason; whether that is new. All its readers have one warning together.
+    fn is_new_failure(&self, code: Code) -> bool {
+        self.failure.swap(code.0, Relaxed) != code.0
+    }
+
+    fn could_go_on(&self) {
+        self.failure.store(0, Relaxed);
+    }
+
     fn done(&self) -> WorkDone {
         WorkDone {
             completed: self.completed.load(Relaxed),
@@ -119,6 +131,18 @@ pub struct WorkDone {
     pub unreported: u64,
 }
 
+/// How an attempt ended that did not complete its job.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "cli"), allow(unreachable_pub, reason = "only the command has it from `internals`"))]
+pub enum AttemptEnd<'a> {
+    /// It failed, for this reason.
+    Failed(&'a str),
+    /// The job was cancelled, or its lease was over.
+    Lost(&'a Error),
+}
+
+type Observer = Arc<dyn Fn(&Job, AttemptEnd<'_>) + Send + Sync>;
+
 /// Readers to be started; see [`Broker::worker`].
 #[must_use = "no reader runs before start"]
 pub struct Worker<T> {
@@ -132,37 +156,55 @@ pub struct Worker<T> {
     in_transactions: bool,
     name: Option<Arc<str>>,
     strategy: Option<MakeStrategy>,
+    observer: Option<Observer>,
+}
+
+impl<T> fmt::Debug for Worker<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("queue", &self.queue.name())
+            .field("readers", &self.readers)
+            .field("job_type", &self.job_type)
+            .field("lease", &self.lease)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Broker {
     /// Runs a handler for each job of a work queue: set the options, then [`Worker::start`]. An error of the handler, and
-    /// a panic, is a failed attempt; its text is the reason.
+    /// a panic, is a failed attempt; its text is the reason. The handler is cloned for each job, and what it has captured with it, such as
+    /// a client of a mail server.
     ///
     /// ```
     /// # use dialoq::work::WorkQueue;
     /// # use dialoq::{Act, testing::TestBroker};
+    /// # use std::sync::{Arc, Mutex};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
     /// const EMAILS: WorkQueue<String> = WorkQueue::text("emails");
     /// let broker = TestBroker::in_memory().await?;
     /// broker.execute("CREATE WORK QUEUE emails").await?;
-    /// let worker = broker.worker(EMAILS, async |_context, to: String| {
-    ///     println!("to {to}");
+    /// let sent = Arc::new(Mutex::new(Vec::new()));
+    /// let outbox = sent.clone();
+    /// let worker = broker.worker(EMAILS, async move |_context, to: String| {
+    ///     outbox.lock().unwrap().push(to);
     ///     Ok::<_, std::io::Error>(())
     /// });
     /// let running = worker.readers(8).start();
     /// broker.push_job(EMAILS, &"ann@example.org".to_owned()).await?;
     /// # while running.done().completed == 0 { tokio::task::yield_now().await; }
     /// running.stop().await;
+    /// assert_eq!(*sent.lock().unwrap(), ["ann@example.org"]);
     /// # Ok(()) }
     /// ```
     pub fn worker<T, H, F, E>(&self, queue: WorkQueue<T>, handler: H) -> Worker<T>
     where
-        H: Fn(Context, T) -> F + Send + Sync + 'static,
+        H: FnOnce(Context, T) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = std::result::Result<(), E>> + Send + 'static,
         E: Display,
     {
         let handler: BoxedHandler<T> = Arc::new(move |context, value| {
-            let running = handler(context, value);
+            let running = handler.clone()(context, value);
             Box::pin(async move { running.await.map_err(|error| error.to_string()) })
         });
         Worker {
@@ -176,11 +218,19 @@ impl Broker {
             in_transactions: false,
             name: None,
             strategy: None,
+            observer: None,
         }
     }
 }
 
 impl<T: Send + 'static> Worker<T> {
+    /// Calls this for every attempt that does not complete its job.
+    #[cfg(feature = "cli")]
+    pub(crate) fn observed_by(mut self, observer: impl Fn(&Job, AttemptEnd<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
     /// How many jobs are worked on at a time; 1 without it. Readers that wait cost a task each and nothing else.
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers.max(1);
@@ -304,6 +354,12 @@ impl<T: Send + 'static> Worker<T> {
 #[must_use = "no reader runs before start"]
 pub struct StrategicWorker<T>(Worker<T>);
 
+impl<T> fmt::Debug for StrategicWorker<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StrategicWorker").field("worker", &self.0).finish_non_exhaustive()
+    }
+}
+
 impl<T: Send + 'static> StrategicWorker<T> {
     /// Starts the readers.
     pub fn start(self) -> RunningWorker {
@@ -321,6 +377,12 @@ pub struct RunningWorker {
 enum Running {
     Fixed { stop: watch::Sender<bool>, readers: JoinSet<()> },
     Activated(Readers),
+}
+
+impl fmt::Debug for RunningWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningWorker").field("done", &self.done()).finish_non_exhaustive()
+    }
 }
 
 impl RunningWorker {

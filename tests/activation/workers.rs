@@ -7,7 +7,7 @@ use crate::servers::Database;
 use crate::stage::{FIVE_SECONDS, Stage, soon, until};
 use dialoq::activation::MonitorRow;
 use dialoq::internals::has_not_begun;
-use dialoq::work::{JobFilter, RunningWorker, WorkDone, WorkQueue};
+use dialoq::work::{JobFilter, RunningWorker, ShownState, WorkDone, WorkQueue};
 use dialoq::{Act, Broker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -178,13 +178,13 @@ staged!(a_job_whose_handler_has_not_begun_goes_back_uncounted, async |store| {
     let job = soon("the job in its queue", async {
         loop {
             match stage.jobs(&JobFilter::default(), 1).await.unwrap().remove(0) {
-                job if job.state == "taken" => tokio::task::yield_now().await,
+                job if job.state == ShownState::Taken => tokio::task::yield_now().await,
                 job => return job,
             }
         }
     });
     let job = job.await;
-    assert_eq!((&*job.state, job.attempts, job.last_error), ("ready", 0, None));
+    assert_eq!((job.state, job.attempts, job.last_error), (ShownState::Ready, 0, None));
 });
 
 staged!(a_maximum_that_is_altered_takes_effect_while_readers_run, async |store| {

@@ -2,7 +2,7 @@
 
 use crate::servers::Store;
 use crate::{Database, SOON, on};
-use dialoq::work::{JobFilter, WorkQueue};
+use dialoq::work::{JobFilter, ShownState, WorkQueue};
 use dialoq::{Act, Broker, Code, Error, Result};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -162,7 +162,7 @@ async fn check(broker: &Broker, answered: &Answered) -> Result<()> {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), all, "a job is in two places");
-    assert!(jobs.iter().all(|job| job.state != "dead"), "a job is dead");
+    assert!(jobs.iter().all(|job| job.state != ShownState::Dead), "a job is dead");
     let finished_ids: BTreeSet<u64> = finished.iter().map(|job| job.job.0).collect();
     let completed = answered.completed.lock().unwrap();
     let undone: Vec<_> = completed.difference(&finished_ids).collect();

@@ -349,7 +349,7 @@ fn readers_go_on_if_their_events_cannot_be_written() {
         let error = crate::shop::text(&ended.stderr);
         assert_eq!(ended.status.code(), Some(code), "{error}");
         assert!(error.contains(r#""event":"waiting""#), "{error}");
-        assert_eq!(error.contains(r#""event":"stopped""#), arguments == activate, "{error}");
+        assert!(error.contains(r#""event":"stopped""#), "{error}");
         assert_eq!(error.contains("No space left on device"), arguments == activate, "{error}");
     }
 }

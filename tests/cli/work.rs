@@ -281,6 +281,36 @@ fn a_worker_says_what_it_waits_for() {
 
 #[cfg(unix)]
 #[test]
+fn the_events_of_a_worker_are_lines_on_standard_output() {
+    let _limit = crate::limit();
+    let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
+    let mut running = shop.start(&["--json", "work", "run", "emails", "--exec", "false"]);
+    assert!(running.line().contains("\"waiting\""));
+    let failed: Value = serde_json::from_str(&running.line()).unwrap();
+    assert_eq!((&failed["event"], &failed["job"], &failed["attempt"]), (&"failed".into(), &1.into(), &1.into()));
+    assert!(failed["why"].as_str().unwrap().contains("exit status: 1"), "{failed}");
+    running.interrupt();
+    let stopped: Value = serde_json::from_str(&running.line()).unwrap();
+    assert_eq!(stopped, serde_json::json!({ "event": "stopped", "completed": 0, "failed": 1, "lost": 0 }));
+    let (code, error) = running.end();
+    assert!(code == Some(130) && !error.contains("event"), "{error}");
+}
+
+#[test]
+fn the_content_of_a_job_is_shown_until_it_is_finished() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    shop.ok_with(&["work", "push", "emails"], b"to ann\n");
+    assert!(shop.ok(&["work", "show", "1"]).contains("to ann"));
+    assert_eq!(shop.json(&["--json", "work", "show", "1"])[0]["body"], "to ann");
+    assert!(shop.json(&["--json", "work", "list", "emails"])[0].get("body").is_none());
+    shop.ok(&["work", "cancel", "--job", "1", "--yes"]);
+    let shown = &shop.json(&["--json", "work", "show", "1"])[0];
+    assert!(shown["finished_as"] == "cancelled" && shown.get("body").is_none(), "{shown}");
+}
+
+#[cfg(unix)]
+#[test]
 fn a_worker_says_that_its_queue_was_dropped_and_goes_on_when_it_is_there_again() {
     let _limit = crate::limit();
     let shop = emails("", 0);

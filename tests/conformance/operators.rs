@@ -165,12 +165,14 @@ case!(changes_of_many_touch_only_what_the_filter_means, [288], async |t| {
     t.send(one.initiator, "Text", "a").await?;
     t.send(two.initiator, "Text", "b").await?;
     let of_one = MessageFilter { conversation: Some(one.target), ..all() };
-    let (messages, left) = t.broker.purgeable("QT", &of_one).await?;
-    assert_eq!((messages.len(), left), (1, 0), "a preview");
+    let found = t.broker.purgeable("QT", &of_one).await?;
+    assert_eq!((found.messages.len(), found.left), (1, 0), "a preview");
     assert_eq!(t.broker.peek("QT", &all(), 9, 0).await?.messages.len(), 2, "it changes nothing");
-    let purged = t.broker.purge("QT", &of_one).await?;
+    t.send(one.initiator, "Text", "after the preview").await?;
+    let purged = t.broker.purge_found("QT", found).await?;
     assert_eq!((purged.messages, purged.ended, purged.left), (1, 0, 0));
     assert_eq!(t.receive("QT").await?.texts(), ["b"]);
+    assert_eq!(t.receive("QT").await?.texts(), ["after the preview"]);
     t.send(one.initiator, "Text", "goes on").await?;
     // The end of a conversation removes what is left of it, so an Error stays that stands before a message.
     let broken = t.pair().await?;
@@ -178,8 +180,8 @@ case!(changes_of_many_touch_only_what_the_filter_means, [288], async |t| {
     t.end_with_error(broken.initiator, 5, "why").await?;
     let of_broken = MessageFilter { conversation: Some(broken.target), ..all() };
     let errors = MessageFilter { message_type: Some(system::ERROR.to_owned()), ..all() };
-    let (messages, left) = t.broker.purgeable("QT", &errors).await?;
-    assert_eq!((messages.len(), left), (0, 1));
+    let found = t.broker.purgeable("QT", &errors).await?;
+    assert_eq!((found.messages.len(), found.left), (0, 1));
     let purged = t.broker.purge("QT", &errors).await?;
     assert_eq!((purged.messages, purged.ended, purged.left), (0, 0, 1));
     let purged = t.broker.purge("QT", &of_broken).await?;

@@ -4,7 +4,7 @@ use crate::rig::{Rig, code};
 use dialoq::act::Perform;
 use dialoq::protocol::Verb;
 use dialoq::protocol::work::{Hold, Seen, Take, TakeFrom, TakenJob, WorkVerb};
-use dialoq::work::{AfterFailure, JobFilter, JobState, StatisticsBy};
+use dialoq::work::{AfterFailure, JobFilter, JobState, ShownState, StatisticsBy};
 use dialoq::{Act, Code, JobId, Result};
 use std::sync::Arc;
 
@@ -42,6 +42,24 @@ case!(a_job_that_has_changed_since_it_was_looked_at_stays, [243], async |t| {
     assert_eq!(code(t.broker.perform(cancel(None, token)).await), Code::JOB_NOT_FOUND.0);
 });
 
+case!(the_content_of_a_job_is_read_without_taking_it, [243], async |t| {
+    t.define("CREATE WORK QUEUE w WITH MAX_ATTEMPTS = 1").await?;
+    let body = Some(b"a".to_vec());
+    let id = t.broker.push_job("w", "a").await?.job.expect("a new job has an id");
+    assert_eq!(t.broker.job_body(id).await?, body);
+    let tx = t.broker.begin().await?;
+    let empty = tx.push_job("w", "").await?.job.expect("a new job has an id");
+    let job = tx.take_jobs("w").await?.remove(0);
+    assert_eq!(t.broker.job_body(id).await?, body, "a transaction has it");
+    assert_eq!(t.broker.job_body(empty).await?, None, "it is not committed");
+    tx.fail_job(&job, "no").await?;
+    tx.commit().await?;
+    assert_eq!(t.broker.job_body(id).await?, body, "it is dead");
+    assert_eq!(t.broker.job_body(empty).await?, None, "it has no content");
+    t.broker.cancel_job(id).await?;
+    assert_eq!(t.broker.job_body(id).await?, None, "it is finished");
+});
+
 case!(a_job_that_no_longer_matches_its_filter_stays, [243], async |t| {
     t.define("CREATE WORK QUEUE w WITH RETRY_JITTER_PERCENT = 0").await?;
     let of_error = |text: &str| JobFilter { error: Some(text.into()), ..JobFilter::default() };
@@ -62,7 +80,8 @@ case!(a_job_that_no_longer_matches_its_filter_stays, [243], async |t| {
     t.broker.fail_job_then(&take().await?, "timeout", AfterFailure::RetryInMs(1000)).await?;
     let found = t.broker.jobs(&of_error("timeout"), 9).await?;
     t.advance(1).await?;
-    assert_eq!((&*found[0].state, &*t.broker.jobs(&of_error("timeout"), 9).await?[0].state), ("scheduled", "ready"));
+    assert_eq!(found[0].state, ShownState::Scheduled);
+    assert_eq!(t.broker.jobs(&of_error("timeout"), 9).await?[0].state, ShownState::Ready);
     assert_eq!(t.broker.cancel_found_jobs(&of_error("timeout"), &found).await?, 1, "its error is the same");
 });
 
@@ -81,7 +100,7 @@ case!(a_take_whose_unit_is_refused_leaves_no_trace, [243, 244], async |t| {
     let refused = Verb::Work(WorkVerb::Complete { taken: stranger, result: None });
     let unit = vec![Verb::Work(WorkVerb::Take(Box::new(take))), refused];
     assert_eq!(code(t.broker.submit(unit).await), Code::JOB_NOT_FOUND.0);
-    let ready = JobFilter { state: Some("ready".into()), ..JobFilter::default() };
+    let ready = JobFilter { state: Some(ShownState::Ready), ..JobFilter::default() };
     let found = t.broker.jobs(&ready, 9).await?;
     assert_eq!((found.len(), found[0].attempts, found[0].token), (1, 0, 0));
     assert_eq!(t.broker.cancel_found_jobs(&ready, &found).await?, 1, "it is as it was found");

@@ -1,7 +1,7 @@
 //! Work queues: jobs without conversations. Ours.
 
 use crate::rig::{Rig, code};
-use dialoq::work::{AfterFailure, Job, JobFilter, JobState, StatisticsBy, TakenJob, WorkQueue};
+use dialoq::work::{AfterFailure, Job, JobFilter, JobState, ShownState, StatisticsBy, TakenJob, WorkQueue};
 use dialoq::{Act, Broker, Code, JobId, Result, Timestamp};
 use std::time::Duration;
 
@@ -747,24 +747,24 @@ case!(work_queues_show_their_jobs, [257], async |t| {
     t.broker.fail_job(&jobs[1], "it broke").await?;
     t.broker.report_job(&jobs[2], "half").await?;
     let all = t.broker.jobs(&JobFilter::default(), 100).await?;
-    let states: Vec<&str> = all.iter().map(|job| &*job.state).collect();
+    let states: Vec<&str> = all.iter().map(|job| job.state.name()).collect();
     assert_eq!(states, ["dead", "taken", "ready", "ready", "scheduled"]);
     assert_eq!((all[0].last_error.as_deref(), all[0].failed_at), (Some("it broke"), Some(t.now())));
     assert_eq!((all[1].progress.as_deref(), all[1].taken_by.as_deref()), (Some("half"), Some("reader")));
     assert_eq!(all[1].due_at, jobs[2].lease_until);
-    let of = |state: &str, error: Option<&str>| JobFilter {
+    let of = |state: ShownState, error: Option<&str>| JobFilter {
         queue: Some("W".into()),
-        state: Some(state.into()),
+        state: Some(state),
         error: error.map(str::to_owned),
         ..JobFilter::default()
     };
-    assert_eq!(t.broker.jobs(&of("dead", Some("broke")), 9).await?.len(), 1);
-    assert!(t.broker.jobs(&of("dead", Some("other")), 9).await?.is_empty());
+    assert_eq!(t.broker.jobs(&of(ShownState::Dead, Some("broke")), 9).await?.len(), 1);
+    assert!(t.broker.jobs(&of(ShownState::Dead, Some("other")), 9).await?.is_empty());
     let y = JobFilter { job_type: Some("y".into()), ..JobFilter::default() };
     assert_eq!(t.broker.jobs(&y, 2).await?.len(), 2);
     t.broker.cancel_job(all[3].job).await?;
     let finished = t.broker.finished_jobs(&JobFilter::default(), 9).await?;
-    let ends: Vec<_> = finished.iter().map(|job| (job.key.as_deref().unwrap(), &*job.finished_as)).collect();
+    let ends: Vec<_> = finished.iter().map(|job| (job.key.as_deref().unwrap(), job.finished_as.name())).collect();
     assert_eq!(ends, [("cancelled", "cancelled"), ("done", "done")], "the last one first");
     assert_eq!((finished[1].result.as_deref(), finished[1].finished_at), (Some(&b"result"[..]), t.now()));
     let queues = t.broker.work_queues().await?;
@@ -777,7 +777,7 @@ case!(work_queues_show_their_jobs, [257], async |t| {
     let row = &statistics[0];
     assert_eq!((statistics.len(), &*row.name, row.jobs), (1, "reader", 1));
     assert_eq!((row.to_take.p50_us, row.to_complete.average_us), (2_000_000, 1_000_000));
-    assert_eq!(t.broker.redrive_jobs(&of("dead", None)).await?, 1);
+    assert_eq!(t.broker.redrive_jobs(&of(ShownState::Dead, None)).await?, 1);
     assert_eq!(t.broker.cancel_jobs(&JobFilter { queue: Some("w".into()), ..JobFilter::default() }).await?, 4);
     assert!(t.broker.jobs(&JobFilter::default(), 9).await?.is_empty());
     let misspelled = JobFilter { queue: Some("ww".into()), ..JobFilter::default() };

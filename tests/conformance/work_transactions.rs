@@ -3,7 +3,7 @@
 use crate::poison::leave_unseen;
 use crate::rig::{Rig, Session, code};
 use crate::servers::Store;
-use dialoq::work::{AfterFailure, Job, JobFilter, JobState, WorkQueue};
+use dialoq::work::{AfterFailure, Job, JobFilter, JobState, ShownState, WorkQueue};
 use dialoq::{Act, Code, JobId, Result};
 use std::time::Duration;
 
@@ -28,9 +28,9 @@ fn names(jobs: &[Job]) -> String {
 }
 
 /// Finished jobs, the last one first, with what became of them.
-async fn finished(t: &Rig) -> Result<Vec<(JobId, String, Option<Vec<u8>>)>> {
+async fn finished(t: &Rig) -> Result<Vec<(JobId, &'static str, Option<Vec<u8>>)>> {
     let jobs = t.broker.finished_jobs(&JobFilter::default(), 9).await?;
-    Ok(jobs.into_iter().map(|job| (job.job, job.finished_as, job.result)).collect())
+    Ok(jobs.into_iter().map(|job| (job.job, job.finished_as.name(), job.result)).collect())
 }
 
 case!(a_transaction_ends_its_own_jobs_as_it_has_reported, [248, 251], async |t| {
@@ -50,7 +50,7 @@ case!(a_transaction_ends_its_own_jobs_as_it_has_reported, [248, 251], async |t| 
     ends.sort();
     let result = Some(b"result".to_vec());
     let right = [(0, "done", None), (1, "done", result), (2, "cancelled", None)];
-    assert_eq!(ends, right.map(|(place, end, result)| (jobs[place].taken.job, end.to_owned(), result)));
+    assert_eq!(ends, right.map(|(place, end, result)| (jobs[place].taken.job, end, result)));
 });
 
 case!(a_job_of_a_transaction_has_its_unique_key_until_it_is_completed, [242], async |t| {
@@ -149,7 +149,7 @@ case!(a_lease_does_not_end_while_a_transaction_that_has_reported_is_open, [251, 
     tx.commit().await?;
     let mut ends = finished(&t).await?;
     ends.sort();
-    assert_eq!(ends, [0, 2].map(|place| (jobs[place].taken.job, "done".to_owned(), None)));
+    assert_eq!(ends, [0, 2].map(|place| (jobs[place].taken.job, "done", None)));
     let again = take(&t.broker, 9).await?;
     assert_eq!(again.iter().map(|job| job.attempt).collect::<Vec<_>>(), [2, 2, 2]);
 });
@@ -219,11 +219,11 @@ case!(a_ready_job_stays_ready_when_the_clock_is_set_back, [241], async |t| {
     t.advance(1).await?;
     t.clock.jump(-3600);
     in_a_second(&t, "later").await?;
-    let state = |state: &str| JobFilter { state: Some(state.to_owned()), ..JobFilter::default() };
-    let ready = t.broker.jobs(&state("ready"), 9).await?;
+    let state = |state| JobFilter { state: Some(state), ..JobFilter::default() };
+    let ready = t.broker.jobs(&state(ShownState::Ready), 9).await?;
     assert!(ready.len() == 2 && ready.iter().all(|job| job.due_at.is_none()), "{ready:?}");
     assert_eq!(t.broker.work_queues().await?[0].ready, 2);
-    assert_eq!(t.broker.cancel_jobs(&state("scheduled")).await?, 1);
+    assert_eq!(t.broker.cancel_jobs(&state(ShownState::Scheduled)).await?, 1);
     let t = t.restart().await?;
     assert_eq!(taken(&t.broker).await?, "opened pushed");
 });
@@ -242,7 +242,7 @@ case!(a_key_counts_what_is_taken_and_nothing_else, [235, 245], async |t| {
     let second = take(&t.broker, 9).await?;
     assert_eq!(names(&second), "a2", "a job that waits for its next attempt is not taken");
     t.broker.complete_job(&second[0]).await?;
-    let third = t.broker.jobs(&JobFilter { state: Some("ready".into()), ..JobFilter::default() }, 9).await?;
+    let third = t.broker.jobs(&JobFilter { state: Some(ShownState::Ready), ..JobFilter::default() }, 9).await?;
     let tx = t.begin().await?;
     tx.0.cancel_job(third[0].job).await?;
     key(&t.broker, "a4").await?;

@@ -8,7 +8,7 @@
 use crate::kill::{print_line, rounds, run_and_kill};
 use crate::shop::texts;
 use dialoq::internals::store::Store;
-use dialoq::work::{JobFilter, WorkQueue};
+use dialoq::work::{JobFilter, ShownState, WorkQueue};
 use dialoq::{Act, Broker};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ async fn check(path: &Path, pushed: &BTreeSet<String>, completed: &BTreeSet<u64>
     broker.close().await.unwrap();
 
     let most = jobs.iter().map(|job| job.attempts).max().unwrap_or(0);
-    assert!(most < ATTEMPTS && jobs.iter().all(|job| job.state != "dead"), "{most} attempts at one job");
+    assert!(most < ATTEMPTS && jobs.iter().all(|job| job.state != ShownState::Dead), "{most} attempts at one job");
     let mut ids: Vec<u64> = jobs.iter().map(|job| job.job.0).chain(finished.iter().map(|job| job.job.0)).collect();
     let all = ids.len();
     ids.sort_unstable();

@@ -63,7 +63,7 @@ pub(crate) fn an_enlisted_transaction_reports_on_leased_jobs_only(store: Store) 
         assert_eq!(enlisted.complete_job(&jobs[0]).await.unwrap_err().code(), Code::JOB_NOT_FOUND);
         transaction.commit().await.unwrap();
         let done = broker.finished_jobs(&JobFilter::default(), 9).await.unwrap();
-        assert_eq!((done.len(), &*done[0].finished_as, done[0].attempts), (1, "done", 1));
+        assert_eq!((done.len(), done[0].finished_as.name(), done[0].attempts), (1, "done", 1));
         broker.push_job("w", "b").await.unwrap();
         let transaction = client.transaction().await.unwrap();
         let enlisted = Enlisted::new(&broker, &transaction);
@@ -71,7 +71,7 @@ pub(crate) fn an_enlisted_transaction_reports_on_leased_jobs_only(store: Store) 
         assert_eq!(enlisted.fail_job(&jobs[0], "no").await.unwrap(), JobState::Ready);
         transaction.commit().await.unwrap();
         let left = broker.jobs(&JobFilter::default(), 9).await.unwrap();
-        assert_eq!((left.len(), &*left[0].state, left[0].last_error.as_deref()), (1, "ready", Some("no")));
+        assert_eq!((left.len(), left[0].state.name(), left[0].last_error.as_deref()), (1, "ready", Some("no")));
     });
 }
 

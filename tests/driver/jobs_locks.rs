@@ -6,7 +6,7 @@ use crate::stage::SOON;
 use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
 use dialoq::protocol::definition::TakingTechnique;
-use dialoq::work::{JobFilter, TakenJob, WorkQueue};
+use dialoq::work::{JobFilter, ShownState, TakenJob, WorkQueue};
 use dialoq::{Act, Broker, Code};
 use std::time::Duration;
 
@@ -411,15 +411,15 @@ pub(crate) fn one_damaged_job_of_a_dead_process_keeps_no_other(store: Store) {
             CREATE TRIGGER refuse BEFORE UPDATE ON dialoq.job FOR EACH ROW EXECUTE FUNCTION refuse()";
         client.batch_execute(plant).await.unwrap();
         // A step of the broker may be at it just then; its end is waited for.
-        let mut states = vec![("taken".to_owned(), String::new())];
-        while states.iter().any(|(state, _)| state == "taken") {
+        let mut states = vec![(ShownState::Taken, String::new())];
+        while states.iter().any(|(state, _)| *state == ShownState::Taken) {
             client.batch_execute("SELECT dialoq.tick()").await.unwrap();
             let jobs = broker.jobs(&JobFilter::default(), 9).await.unwrap();
             states = jobs.into_iter().map(|job| (job.state, job.last_error.unwrap_or_default())).collect();
         }
-        states.sort();
+        states.sort_by_key(|(state, _)| state.name());
         assert_eq!(
-            states.iter().map(|(state, _)| &**state).collect::<Vec<_>>(),
+            states.iter().map(|(state, _)| state.name()).collect::<Vec<_>>(),
             ["dead", "ready", "ready"],
             "{states:?}"
         );

@@ -3,7 +3,7 @@
 use super::*;
 use dialoq::receive::strategy::dual_queue_loop_classic;
 use dialoq::receive::weighted;
-use dialoq::work::{AfterFailure, JobFilter, RunningWorker, StatisticsBy, WorkQueue};
+use dialoq::work::{AfterFailure, JobFilter, RunningWorker, ShownState, StatisticsBy, WorkQueue};
 use std::future::IntoFuture;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -31,7 +31,7 @@ async fn finished(worker: &RunningWorker, jobs: u64) {
 }
 
 fn dead() -> JobFilter {
-    JobFilter { state: Some("dead".into()), ..JobFilter::default() }
+    JobFilter { state: Some(ShownState::Dead), ..JobFilter::default() }
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn a_long_handler_keeps_its_lease_and_a_cancelled_job_ends_its_handler() {
     let worker = worker.start();
     let is_taken = async |until: i64| {
         let rows = broker.jobs(&JobFilter::default(), 9).await.unwrap();
-        rows.first().is_some_and(|row| row.state == "taken" && row.due_at.is_some_and(|due| due.0 >= until))
+        rows.first().is_some_and(|row| row.state == ShownState::Taken && row.due_at.is_some_and(|due| due.0 >= until))
     };
     let begin = broker.clock().now().0;
     // Its heartbeat counts from then on; the row says "taken" earlier.
@@ -416,7 +416,7 @@ async fn a_handler_chooses_what_becomes_of_its_job() {
         let jobs = broker.jobs(&JobFilter::default(), 9).await.unwrap();
         let mut ends: Vec<_> = jobs
             .iter()
-            .map(|job| (job.last_error.as_deref().unwrap(), &*job.state, job.attempts, job.due_at))
+            .map(|job| (job.last_error.as_deref().unwrap(), job.state.name(), job.attempts, job.due_at))
             .collect();
         ends.sort_unstable();
         let later = Some(broker.clock().now().after(Duration::from_secs(7)));
@@ -424,7 +424,7 @@ async fn a_handler_chooses_what_becomes_of_its_job() {
         let right = [panicked, ("no 0", "dead", 1, None), ("no 1", "scheduled", 1, later), ("no 2", "dead", 3, None)];
         assert_eq!(ends, right);
         broker.redrive_jobs(&dead()).await.unwrap();
-        broker.cancel_jobs(&JobFilter { state: Some("scheduled".into()), ..JobFilter::default() }).await.unwrap();
+        broker.cancel_jobs(&JobFilter { state: Some(ShownState::Scheduled), ..JobFilter::default() }).await.unwrap();
         broker.push_job(TASKS, &1).await.unwrap();
     }
 }

@@ -254,6 +254,6 @@ impl Stage {
             return Ok(format!("{} {}", job.state, job.attempts));
         }
         let finished = self.broker.finished_jobs(&filter, 1).await?;
-        Ok(finished.first().map_or("gone".to_owned(), |job| job.finished_as.clone()))
+        Ok(finished.first().map_or("gone".to_owned(), |job| job.finished_as.to_string()))
     }
 }

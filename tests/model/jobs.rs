@@ -608,7 +608,7 @@ impl Run {
     async fn compare(&mut self) -> Result<(), String> {
         let mut store = Vec::new();
         for mut job in self.broker.jobs(&JobFilter::default(), 10_000).await.map_err(text)? {
-            job.due_at = job.due_at.filter(|_| HAS_TIME.contains(&&*job.state));
+            job.due_at = job.due_at.filter(|_| HAS_TIME.contains(&job.state.name()));
             let (name, token) = (self.known.name(job.job), self.known.token(job.token));
             store.push(format!(
                 "job {name} in {}: {} {:?} {} {} {} by {token} {:?} {:?} {:?}",

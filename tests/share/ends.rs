@@ -342,7 +342,9 @@ async fn goes_back_when_its_owner_closes(place: &Place, is_dropped: bool) -> boo
         owner.close().await.unwrap();
         return false;
     }
-    while owner.jobs(&dialoq::work::JobFilter::default(), 1).await.unwrap()[0].state == "ready" {}
+    while owner.jobs(&dialoq::work::JobFilter::default(), 1).await.unwrap()[0].state == dialoq::work::ShownState::Ready
+    {
+    }
     owner.close().await.unwrap();
     let job = if is_dropped {
         drop(taking);
@@ -376,7 +378,9 @@ fn a_job_that_a_guest_has_not_seen_goes_back_although_it_closes_at_once() {
                 guest.close().await.unwrap();
                 continue;
             }
-            while owner.jobs(&dialoq::work::JobFilter::default(), 1).await.unwrap()[0].state == "ready" {}
+            while owner.jobs(&dialoq::work::JobFilter::default(), 1).await.unwrap()[0].state
+                == dialoq::work::ShownState::Ready
+            {}
             std::thread::sleep(std::time::Duration::from_millis(20));
             match round % 3 {
                 0 => {

@@ -365,8 +365,8 @@ pub(crate) async fn a_purge_drops_messages_and_keeps_conversations(store: Store)
     broker.end(ended).await.unwrap();
     let held = dialog(&broker).await;
     let only = MessageFilter { message_type: Some("DEFAULT".into()), ..MessageFilter::default() };
-    let (messages, left) = broker.purgeable("work", &only).await.unwrap();
-    assert_eq!((messages.len(), left), (4, 1), "one stands behind a message that stays");
+    let found = broker.purgeable("work", &only).await.unwrap();
+    assert_eq!((found.messages.len(), found.left), (4, 1), "one stands behind a message that stays");
 
     let [_, guest, _] = doors(&broker).await;
     let tx = broker.begin().await.unwrap();

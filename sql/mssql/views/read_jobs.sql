@@ -1,11 +1,11 @@
--- Jobs for those who look at them, without their bodies; times in microseconds since 1970.
+-- Jobs for those who look at them; times in microseconds since 1970.
 CREATE VIEW dialoq.read_jobs AS
 SELECT
     j.job_id, j.queue_id, j.job_type, j.job_key, CAST(j.level AS int) AS level, CAST(j.state AS int) AS state, j.attempts,
     j.token, DATEDIFF_BIG(microsecond, '1970-01-01', j.due_at) AS due_at,
     DATEDIFF_BIG(microsecond, '1970-01-01', j.pushed_at) AS pushed_at, j.pushed_by,
     DATEDIFF_BIG(microsecond, '1970-01-01', j.taken_at) AS taken_at, j.taken_by,
-    DATEDIFF_BIG(microsecond, '1970-01-01', j.failed_at) AS failed_at, j.last_error, j.progress
+    DATEDIFF_BIG(microsecond, '1970-01-01', j.failed_at) AS failed_at, j.last_error, j.progress, j.body
 FROM dialoq.job AS j;
 GO
 CREATE VIEW dialoq.read_job_history AS

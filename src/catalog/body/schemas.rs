@@ -101,6 +101,7 @@ impl Schemas {
 
 /// The compiled schemas of definitions: [`BodyChecks`] finds each of them by its text as long as this is kept.
 #[derive(Default)]
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct CompiledSchemas {
     checks: Arc<BodyChecks>,
     schemas: Vec<Arc<Compiled>>,

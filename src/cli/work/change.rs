@@ -11,7 +11,7 @@ use clap::Args;
 use dialoq::Broker;
 use dialoq::internals::{counting, jobs_to_change};
 use dialoq::protocol::definition::{Definition, WorkOption};
-use dialoq::work::JobFilter;
+use dialoq::work::{JobFilter, ShownState};
 use serde_json::json;
 
 /// Give dead jobs all their attempts again.
@@ -36,13 +36,13 @@ pub(super) struct Redrive {
 
 impl Redrive {
     pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
-        if let Some(state) = self.filter.state.as_deref().filter(|state| *state != "dead") {
+        if let Some(state) = self.filter.state.filter(|state| *state != ShownState::Dead) {
             return Err(Failure::Usage(format!("--state {state}: only dead jobs can be redriven; leave --state out")));
         }
         self.filter.check_choice(self.all, "redrive")?;
         let broker = globals.open_unless(interrupt).await?;
         let mut filter = self.filter.of(broker.clock().now());
-        filter.state = Some("dead".to_owned());
+        filter.state = Some(ShownState::Dead);
         let done = each(&broker, &filter, self.yes, output, interrupt, Change::Redrive).await;
         close_after(&broker, done).await
     }

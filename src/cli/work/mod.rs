@@ -14,9 +14,10 @@ use super::failure::Failure;
 use super::globals::Globals;
 use super::interrupt::Interrupt;
 use super::output::{Output, printable_name};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use dialoq::internals::shell_command;
-use dialoq::work::JobFilter;
+use dialoq::work::{JobFilter, ShownState};
 use dialoq::{JobId, Timestamp};
 use std::time::Duration;
 
@@ -100,8 +101,8 @@ struct Filter {
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
     /// Only jobs in this state: scheduled, ready, taken, lost or dead.
-    #[arg(long, value_name = "STATE", value_parser = ["scheduled", "ready", "taken", "lost", "dead"])]
-    state: Option<String>,
+    #[arg(long, value_name = "STATE", value_parser = states())]
+    state: Option<ShownState>,
     /// Only jobs that were taken longer ago than this and not reported.
     #[arg(long, value_name = "SPAN", value_parser = super::globals::parse_span)]
     taken_for: Option<Duration>,
@@ -111,7 +112,7 @@ impl Filter {
     /// Refuses a change of all jobs that was not asked for.
     fn check_choice(&self, is_all: bool, verb: &str) -> Result<(), Failure> {
         let Self { queue, job, job_type, error, state, taken_for } = self;
-        let is_filtered = [queue, job_type, error, state].iter().any(|given| given.is_some());
+        let is_filtered = [queue, job_type, error].iter().any(|given| given.is_some()) || state.is_some();
         if is_all || is_filtered || job.is_some() || taken_for.is_some() {
             return Ok(());
         }
@@ -128,7 +129,7 @@ impl Filter {
         });
         JobFilter {
             queue: queue.clone(),
-            state: state.clone(),
+            state: *state,
             job_type: job_type.clone(),
             error: error.clone(),
             job: *job,
@@ -142,6 +143,12 @@ fn paused(queue: &str) -> String {
     let (name, resume) = (printable_name(queue), shell_command("dialoq work resume", queue, ""));
     let resume = printable_name(&resume);
     format!("work queue '{name}' is paused, so it hands out no job; `{resume}` ends that")
+}
+
+/// Reads the state of a job that is not finished.
+fn states() -> impl TypedValueParser<Value = ShownState> {
+    PossibleValuesParser::new(["scheduled", "ready", "taken", "lost", "dead"])
+        .try_map(|name| name.parse::<ShownState>())
 }
 
 /// Reads a job id.

@@ -81,7 +81,7 @@ impl Fail {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let then = match (self.retry_in, self.dead) {
             (_, true) => AfterFailure::Dead,
-            (Some(delay), _) => AfterFailure::RetryInMs(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)),
+            (Some(delay), _) => AfterFailure::retry_in(delay),
             (None, false) => AfterFailure::Policy,
         };
         let broker = globals.open().await?;

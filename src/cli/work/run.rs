@@ -6,10 +6,10 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, counted, printable, printable_name};
 use clap::Args;
 use dialoq::activation::Program;
-use dialoq::internals::{ErrorConstructors, StartedProgram, has_not_begun};
-use dialoq::work::{Context, WorkQueue};
+use dialoq::internals::{AttemptEnd, ErrorConstructors, StartedProgram, has_not_begun, observed_by};
+use dialoq::work::{Context, Job, WorkDone, WorkQueue};
 use dialoq::{Broker, Code, Error};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -123,13 +123,14 @@ impl Run {
                         Err(_) => Err(format!("the program ran for more than {timeout:?} and was killed")),
                     },
                 };
-                let answer = answer.inspect_err(|why| say_failed(&Output::new(is_json), &context, why))?;
+                let answer = answer?;
                 if !answer.is_empty() {
                     context.keep_result(answer);
                 }
                 Ok(())
             }
         });
+        let worker = observed_by(worker, move |job, end| say_end(&Output::new(is_json), job, end));
         let mut worker = worker.readers(self.readers.into());
         if self.activated {
             worker = worker.activated();
@@ -156,6 +157,10 @@ impl Run {
             done = running.stop() => Some(done),
             () = interrupt.requested_times(2) => None,
         };
+        if let (true, Some(done)) = (output.json, &done) {
+            let WorkDone { completed, failed, lost, .. } = done;
+            say_event(output, &json!({ "event": "stopped", "completed": completed, "failed": failed, "lost": lost }));
+        }
         broker.close().await?;
         if let Some(error) = failed {
             return Err(error.into());
@@ -186,12 +191,8 @@ impl Run {
         let Self { queue, readers, .. } = self;
         let is_paused = broker.catalog().work_queue(queue).is_some_and(|queue| !queue.settings.is_enabled);
         if output.json {
-            let readers = json!({ "event": "waiting", "queue": queue, "readers": readers, "is_paused": is_paused });
-            // Who does not read it does not stop the work, nor does a full disk. A stop is done by the caller.
-            if output.json(&readers).is_err() {
-                output.note(&readers.to_string());
-            }
-            return;
+            let waiting = json!({ "event": "waiting", "queue": queue, "readers": readers, "is_paused": is_paused });
+            return say_event(output, &waiting);
         }
         let queue = printable_name(queue);
         let up_to = match (readers, self.activated) {
@@ -228,13 +229,28 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How often the definitions are asked whether the work queue is there.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Says on standard error, where the warnings of the command go, that an attempt has failed.
-fn say_failed(output: &Output, context: &Context, why: &str) {
-    let (job, attempt) = (context.job.taken.job, context.job.attempt);
-    output.note(&match output.json {
-        true => json!({ "event": "failed", "job": job, "attempt": attempt, "why": why }).to_string(),
-        false => format!("job {job}: attempt {attempt} failed: {}", printable(why)),
-    });
+/// One line of JSON on standard output. Who does not read it does not stop the work, nor does a full disk. A stop is done by the
+/// caller.
+fn say_event(output: &Output, event: &Value) {
+    if output.json(event).is_err() {
+        output.note(&event.to_string());
+    }
+}
+
+/// Says how an attempt ended that did not complete its job: on standard error, where the warnings of the command go, or as an event.
+fn say_end(output: &Output, job: &Job, end: AttemptEnd<'_>) {
+    let (event, why) = match end {
+        AttemptEnd::Failed(why) => ("failed", why.to_owned()),
+        AttemptEnd::Lost(error) => ("lost", error.to_string()),
+    };
+    let (job, attempt) = (job.taken.job, job.attempt);
+    match output.json {
+        true => say_event(output, &json!({ "event": event, "job": job, "attempt": attempt, "why": why })),
+        false => {
+            let has = if event == "lost" { "was lost" } else { event };
+            output.note(&format!("job {job}: attempt {attempt} {has}: {}", printable(&why)));
+        }
+    }
 }
 
 fn environment(context: &Context) -> Vec<(&'static str, String)> {

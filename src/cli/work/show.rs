@@ -10,8 +10,9 @@ use clap::{Args, ValueEnum};
 use comfy_table::Cell;
 use dialoq::internals::finished_without_results;
 use dialoq::internals::jsonl::{BodyText, to_base64};
-use dialoq::work::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy, WorkQueueStatus};
+use dialoq::work::{FinishedJob, JobFilter, JobStatus, ShownState, Spread, StatisticsBy, WorkQueueStatus};
 use dialoq::{Broker, JobId, Timestamp};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -100,14 +101,14 @@ impl List {
 
 /// The state; of a scheduled job also when it is due.
 fn state(job: &JobStatus, now: Timestamp) -> String {
-    match job.due_at.filter(|_| job.state == "scheduled") {
+    match job.due_at.filter(|_| job.state == ShownState::Scheduled) {
         Some(due) => format!("{}, due in {}", job.state, span(due.since(now))),
-        None => job.state.clone(),
+        None => job.state.to_string(),
     }
 }
 
 fn note(job: &JobStatus) -> String {
-    let is_taken = job.state == "taken" || job.state == "lost";
+    let is_taken = matches!(job.state, ShownState::Taken | ShownState::Lost);
     let text = if is_taken { &job.progress } else { &job.last_error };
     shortened(&printable(text.as_deref().unwrap_or_default()), 200)
 }
@@ -148,7 +149,7 @@ pub(in crate::cli) fn queue_table(queues: &[WorkQueueStatus]) -> String {
 
 fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
     if output.json {
-        return jobs.iter().try_for_each(|job| output.json(&with_result(job)));
+        return jobs.iter().try_for_each(|job| output.json(&with_bytes(job, "result", job.result.as_deref())));
     }
     if jobs.is_empty() {
         return output.text("no such job has finished, or none is kept");
@@ -162,7 +163,7 @@ fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
             job.job.to_string(),
             printable(&job.queue).into_owned(),
             printable(&job.job_type).into_owned(),
-            job.finished_as.clone(),
+            job.finished_as.to_string(),
             job.attempts.to_string(),
             between(Some(job.pushed_at), job.taken_at),
             between(job.taken_at, Some(job.finished_at)),
@@ -175,23 +176,20 @@ fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
     output.text(&fitting(&headings, &[7, 4, 2, 1], &jobs.iter().map(row).collect::<Vec<_>>()).to_string())
 }
 
-/// The job with its result, as text or as base64.
-fn with_result(job: &FinishedJob) -> Value {
-    let mut value = serde_json::to_value(job).unwrap_or_default();
+/// A job with its content or its result, as text or as base64.
+fn with_bytes(shown: &impl Serialize, name: &str, bytes: Option<&[u8]>) -> Value {
+    let mut value = serde_json::to_value(shown).unwrap_or_default();
     if let Value::Object(columns) = &mut value {
-        match BodyText::of(job.result.as_deref()) {
+        match BodyText::of(bytes) {
             BodyText::Absent => {}
-            BodyText::Text(text) => drop(columns.insert("result".to_owned(), json!(text))),
-            _ => {
-                let base64 = to_base64(job.result.as_deref().unwrap_or_default());
-                columns.insert("result_base64".to_owned(), json!(base64));
-            }
+            BodyText::Text(text) => drop(columns.insert(name.to_owned(), json!(text))),
+            _ => drop(columns.insert(format!("{name}_base64"), json!(to_base64(bytes.unwrap_or_default())))),
         }
     }
     value
 }
 
-/// Show one job, finished or not, with all that is known of it.
+/// Show one job, finished or not, with all that is known of it: its content, or its result if it is finished.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -207,9 +205,9 @@ impl Show {
         let broker = globals.open_read_only().await?;
         let filter = JobFilter { job: Some(self.job), ..JobFilter::default() };
         let value = match broker.jobs(&filter, 1).await?.first() {
-            Some(job) => serde_json::to_value(job).unwrap_or_default(),
+            Some(job) => with_bytes(job, "body", broker.job_body(self.job).await?.as_deref()),
             None => match broker.finished_jobs(&filter, 1).await?.first() {
-                Some(job) => with_result(job),
+                Some(job) => with_bytes(job, "result", job.result.as_deref()),
                 None => {
                     let text = format!("job {} is in no work queue and in no history", self.job);
                     return Err(Failure::Nothing(text));

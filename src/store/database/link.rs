@@ -91,6 +91,17 @@ impl Failure {
         self
     }
 
+    /// Whether a single item of a batch may be at fault, so that the items are done one by one and only that one fails. Not if the
+    /// server cannot be reached or refuses all of them, nor for takes of a queue with limits, which are refused (60043) after two
+    /// seconds in line.
+    pub(in crate::store::database) fn may_be_of_one_item(&self) -> bool {
+        let concerns_all = matches!(
+            self.error.code(),
+            Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED | Code::JOB_LOCKED
+        );
+        !concerns_all && !self.fate.may_have_happened()
+    }
+
     /// 60020: the transaction of a [`EnlistedConnection`] takes no more requests, because a statement of the user's in it failed.
     #[cfg(any(feature = "postgres", feature = "mssql"))]
     pub(crate) fn of_a_failed_enlisted_transaction(verb: &str) -> Self {

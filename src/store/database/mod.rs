@@ -55,6 +55,7 @@ const LONE_SEND_WAIT: Duration = Duration::from_millis(20);
 const LATEST_NOTE: Duration = Duration::from_secs(86_400 * 365);
 
 /// A broker in a database, shared with other processes.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct DatabaseStore {
     database: Arc<Database>,
     tasks: Mutex<Vec<JoinHandle<()>>>,

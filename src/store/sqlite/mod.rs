@@ -81,6 +81,7 @@ const ROOM: u32 = 16 * 1024;
 const BODY_SHARE_BYTES: usize = 16 * 1024;
 
 /// A broker in one SQLite file that this process owns, or in memory.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct SqliteStore {
     engine: Arc<Engine>,
     room: Arc<Semaphore>,

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// A database that is only read: queries, and the definitions as they were when it was opened.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct ReadOnlyStore {
     readers: Arc<Readers>,
     limits: Limits,

@@ -1,6 +1,6 @@
 //! A reader of a worker: takes a job, runs the handler on it, reports it, and takes the next.
 
-use super::{Choices, Context, Counters, Worker};
+use super::{AttemptEnd, Choices, Context, Counters, Worker};
 use crate::act::{Act, Answer};
 use crate::activation::{HandlerResult, Session};
 use crate::broker::Broker;
@@ -12,6 +12,7 @@ use crate::receive::{Deadline, next_by};
 use crate::store::CutShort;
 use crate::time::Timestamp;
 use crate::tx::Tx;
+use crate::work::ShownState;
 use crate::work::TakeJobs;
 use crate::work::strategic::Takes;
 use std::panic::AssertUnwindSafe;
@@ -93,14 +94,18 @@ impl<T: Send + 'static> Reader<T> {
     pub(super) async fn run(self) {
         while !*self.stopped.borrow() {
             let mut stopped = self.stopped.clone();
-            if let Err(error) = caught(self.turn()).await {
-                if error.code() == Code::STORE_CLOSED {
-                    return;
-                }
-                tracing::warn!(queue = self.worker.queue.name(), %error, "a reader of a work queue could not go on; it tries again");
-                tokio::select! {
-                    _ = stopped.wait_for(|stopped| *stopped) => {}
-                    () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => {}
+            match caught(self.turn()).await {
+                Ok(_) => self.counters.could_go_on(),
+                Err(error) if error.code() == Code::STORE_CLOSED => return,
+                Err(error) => {
+                    if self.counters.is_new_failure(error.code()) {
+                        let queue = self.worker.queue.name();
+                        tracing::warn!(queue, %error, "readers of a work queue cannot go on; they try again each second");
+                    }
+                    tokio::select! {
+                        _ = stopped.wait_for(|stopped| *stopped) => {}
+                        () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => {}
+                    }
                 }
             }
         }
@@ -195,8 +200,7 @@ impl<T: Send + 'static> Reader<T> {
             && let Err(lost) = broker.extend_job(job.taken, Some(self.lease(&job))).await
             && is_lost(&lost)
         {
-            self.counters.lost.fetch_add(1, Relaxed);
-            tracing::warn!(job = job.taken.job.0, error = %lost, "a job was lost before its handler ran");
+            self.note_lost(&job, &lost);
             return Ok(None);
         }
         let ended = {
@@ -208,8 +212,7 @@ impl<T: Send + 'static> Reader<T> {
                     // By the handler itself, which may go on.
                     handled.await
                 } else {
-                    self.counters.lost.fetch_add(1, Relaxed);
-                    tracing::warn!(job = job.taken.job.0, error = %lost, "a job was lost while its handler ran");
+                    self.note_lost(&job, &lost);
                     return Ok(None);
                 }
             }
@@ -299,11 +302,11 @@ impl<T: Send + 'static> Reader<T> {
         if lost.code() != Code::JOB_NOT_FOUND {
             return false;
         }
-        self.has_finished(job, "done").await
+        self.has_finished(job, ShownState::Done).await
     }
 
     /// Whether the history has this attempt at the job, finished in that way.
-    async fn has_finished(&self, job: &Job, state: &str) -> bool {
+    async fn has_finished(&self, job: &Job, state: ShownState) -> bool {
         let finish = self.worker.broker.finish_of(&job.queue, job.taken.job).await;
         finish.is_ok_and(|finish| {
             finish.is_some_and(|(as_state, attempts)| as_state == state && attempts == u64::from(job.attempt))
@@ -318,7 +321,7 @@ impl<T: Send + 'static> Reader<T> {
             return Ok(true);
         }
         // Known if its queue has a history.
-        let is_cancelled = self.has_finished(job, "cancelled").await;
+        let is_cancelled = self.has_finished(job, ShownState::Cancelled).await;
         self.note_end(job, if is_cancelled { Err(refused) } else { Ok(()) })
     }
 
@@ -492,6 +495,20 @@ impl<T: Send + 'static> Reader<T> {
     fn note_failure(&self, job: &Job, reason: &str) {
         self.counters.failed.fetch_add(1, Relaxed);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, reason, "a job failed");
+        self.observe(job, AttemptEnd::Failed(reason));
+    }
+
+    /// The job is no longer that of this reader: it was cancelled, or its lease was over.
+    fn note_lost(&self, job: &Job, error: &Error) {
+        self.counters.lost.fetch_add(1, Relaxed);
+        tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, %error, "a job was lost");
+        self.observe(job, AttemptEnd::Lost(error));
+    }
+
+    fn observe(&self, job: &Job, end: AttemptEnd<'_>) {
+        if let Some(observer) = &self.worker.observer {
+            observer(job, end);
+        }
     }
 
     /// Counts a job that is done. A job that was cancelled or lost meanwhile is no failure of the reader. A result that is too
@@ -504,8 +521,7 @@ impl<T: Send + 'static> Reader<T> {
                 Ok(None)
             }
             Err(error) if is_lost(&error) => {
-                self.counters.lost.fetch_add(1, Relaxed);
-                tracing::warn!(job = job.taken.job.0, %error, "a job was lost while its handler ran");
+                self.note_lost(job, &error);
                 Ok(None)
             }
             Err(error) if error.code() == Code::MESSAGE_TOO_LARGE => {

@@ -9,7 +9,7 @@ use crate::store::layer::{CallState, Done, Layer, Request, Unchanged};
 use crate::store::{OpenOptions, Seen, Store, StoreTx};
 use crate::testing::TestBroker;
 use crate::time::{Clock, Timestamp};
-use crate::work::JobFilter;
+use crate::work::{JobFilter, ShownState};
 use std::sync::atomic::Ordering::SeqCst;
 
 const TASKS: WorkQueue<String> = WorkQueue::text("tasks");
@@ -65,7 +65,7 @@ async fn reported(code: Code, succeeds: bool) -> (WorkDone, Option<String>) {
         tokio::task::yield_now().await;
         let jobs = broker.jobs(&JobFilter::default(), 1).await.unwrap();
         match jobs.first() {
-            Some(job) if ["ready", "taken"].contains(&&*job.state) => {}
+            Some(job) if matches!(job.state, ShownState::Ready | ShownState::Taken) => {}
             job => break job.map(|job| format!("{}: {}", job.state, job.last_error.clone().unwrap_or_default())),
         }
     };
@@ -106,7 +106,7 @@ async fn a_job_whose_end_is_not_reported_before_the_stop_is_counted() {
         let done = running.stop().await;
         assert_eq!((done.completed, done.unreported), (0, 1), "{done:?}");
         let job = &broker.jobs(&JobFilter::default(), 1).await.unwrap()[0];
-        assert_eq!((&*job.state, job.attempts), ("taken", 1), "{job:?}");
+        assert_eq!((job.state, job.attempts), (ShownState::Taken, 1), "{job:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 //! The server does those of a batch that are plain, and leaves the others, such as one whose group is locked or one that is to be
 //! refused. Each of these is done alone, so it may wait, and gets its own error.
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::{BeginDialog, ConversationState, EndForm, Outcome, Relation, Verb};
 use crate::store::SqlRow;
@@ -197,11 +197,7 @@ impl Database {
             let again = match tries.after(failure, Repeat::IfUndone).await {
                 Ok(again) => again,
                 Err(failure) => {
-                    let passes = !matches!(
-                        failure.error.code(),
-                        Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED
-                    );
-                    if !failure.fate.may_have_happened() && passes {
+                    if failure.may_be_of_one_item() {
                         return batch.into_iter().for_each(|asked| drop(self.spawn_dialog_alone(asked)));
                     }
                     let error = Error::from(failure);

@@ -4,7 +4,7 @@
 //! callers share.
 
 use crate::catalog::fold_name;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::protocol::definition::WorkOrder;
 use crate::protocol::work::{Due, Hold, Job, Push, Take, TakeFrom, TakenJob, WorkVerb};
@@ -420,12 +420,7 @@ impl Database {
     /// If the outcome of a batch is unknown, every caller gets the error. If the batch certainly failed, its verbs are done
     /// one by one, so that each caller gets its own error.
     async fn asked_in_vain(self: &Arc<Self>, batch: Vec<Asked>, failure: Failure) {
-        // Takes of a queue with limits are refused with 60043 after two seconds in line.
-        let is_lasting = matches!(
-            failure.error.code(),
-            Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED | Code::JOB_LOCKED
-        );
-        if !failure.fate.may_have_happened() && !is_lasting {
+        if failure.may_be_of_one_item() {
             return self.ask_one_by_one(batch).await;
         }
         let error = Error::from(failure);

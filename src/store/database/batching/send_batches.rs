@@ -1,6 +1,6 @@
 //! SENDs of concurrent callers, batched.
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::{Body, Outcome, Verb, system};
 use crate::store::SqlRow;
@@ -220,9 +220,7 @@ impl Database {
     /// If the outcome of the batch is unknown, every caller gets the error. If the batch certainly failed, its items
     /// are retried one by one, so only the bad one fails.
     fn batch_failed(self: &Arc<Self>, batch: Vec<Sending>, failure: Failure) {
-        let passes =
-            !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
-        if failure.fate.may_have_happened() || !passes {
+        if !failure.may_be_of_one_item() {
             return self.answer_all(batch, &failure.into());
         }
         let mut alone: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();

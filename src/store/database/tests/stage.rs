@@ -62,7 +62,7 @@ static DIALECT: Dialect = Dialect {
             work_queues: "",
             overdue_schedules: "",
         },
-        work: WorkTexts { queues: "", jobs: "", finished: "", finish: "", statistics: "", schedules: "" },
+        work: WorkTexts { queues: "", jobs: "", job_body: "", finished: "", finish: "", statistics: "", schedules: "" },
         inspect: InspectTexts {
             deliveries: "",
             errors: "",

@@ -643,16 +643,9 @@ impl Drop for Session {
         if self.seen.is_set() && is_cut_short_by_runtime() {
             self.seen.lose();
         }
-        let mut rest = Self::new(self.database.clone(), self.seen.clone());
-        (rest.link, rest.is_given_up) = (self.link.take(), self.is_busy);
-        (rest.claim, rest.beyond_pool) = (self.claim.take(), self.beyond_pool.take());
-        rest.attempt = self.attempt.take();
-        rest.rollback_reason = self.seen.reason();
-        rest.held_jobs = std::mem::take(&mut self.held_jobs);
-        rest.holds_locks = self.holds_locks;
-        rest.effects = std::mem::take(&mut self.effects);
-        // It holds the received messages until the rollback.
-        std::mem::swap(&mut rest.taken, &mut self.taken);
+        let mut rest = std::mem::replace(self, Self::new(self.database.clone(), self.seen.clone()));
+        rest.is_given_up = rest.is_busy;
+        rest.rollback_reason = rest.seen.reason();
         // This is not tried again.
         rest.has_ended = true;
         // Spawned where the store was opened: a transaction may be dropped where no runtime is.

@@ -77,6 +77,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A broker in a file that other processes use too.
+#[expect(missing_debug_implementations, reason = "not public, and too much to print")]
 pub struct SharedStore {
     membership: Arc<Membership>,
     thread: Mutex<Option<JoinHandle<()>>>,
