@@ -3,10 +3,11 @@
 use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::interrupt::Interrupt;
-use super::output::{Output, span, table, wrapped};
+use super::output::{Output, fitting, span, table, wrapped};
 use crate::lab::{self, On, Options, Report, Server, Source};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use comfy_table::Cell;
 use dialoq::internals::store::url::StoreUrl;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -148,7 +149,7 @@ fn check_writable(path: &Path) -> std::io::Result<()> {
 
 /// The figures as a table, the bounds and what they show below it.
 fn shown(report: &Report) -> String {
-    let mut figures = table(&[
+    let headings = [
         "strategy",
         "form",
         "class",
@@ -159,13 +160,14 @@ fn shown(report: &Report) -> String {
         "#starved ms",
         "#per second",
         "#out of order",
-    ]);
+    ];
+    let mut figures = Vec::new();
     let mut bounds = table(&["strategy", "form", "stated bound", "observed", "kept"]);
     for strategy in &report.strategies {
         let (name, form) = (strategy.name, strategy.form.to_string());
         for (index, class) in strategy.classes.iter().enumerate() {
             let once = |text: String| if index == 0 { text } else { String::new() };
-            figures.add_row([
+            let row = [
                 once(name.to_owned()),
                 once(form.clone()),
                 class.class.name().to_owned(),
@@ -176,7 +178,8 @@ fn shown(report: &Report) -> String {
                 format!("{:.1}", class.longest_starvation_ms),
                 once(format!("{:.0}", strategy.throughput_per_s)),
                 once(strategy.order_violations.to_string()),
-            ]);
+            ];
+            figures.push(row.map(Cell::new).to_vec());
         }
         let kept = match strategy.is_bound_kept {
             Some(true) => "yes",
@@ -186,6 +189,8 @@ fn shown(report: &Report) -> String {
         let bound = report.on.words(&strategy.bound.to_string());
         bounds.add_row([name, &form, &bound, &strategy.observed, kept]);
     }
+    // In a narrow terminal first the order and the rate go, then the middle and the end of the distribution.
+    let figures = fitting(&headings, &[9, 8, 4, 6, 3], &figures);
     let work = if report.on == On::Work { ", work queues" } else { "" };
     let mut text = format!("On {}{}: {}\n\n{figures}\n\n{}\n", report.store, work, report.load, wrapped(bounds));
     for finding in &report.findings {

@@ -109,6 +109,11 @@ impl<W: AsyncWrite + Unpin> Complaint<W> {
             self.add(&piece).await;
             piece.clear();
         }
+        // What is written next, such as an event of ours, begins a line.
+        if self.kept.last().is_some_and(|last| *last != b'\n') {
+            let _ = self.ours.write_all(b"\n").await;
+            let _ = self.ours.flush().await;
+        }
         Ok(())
     }
 
@@ -452,9 +457,20 @@ mod tests {
         // The buffer of a pipe's reader, as in a running program.
         complaint.add_all(&mut BufReader::new(&text[..])).await.unwrap();
         let Counted { writes, bytes } = complaint.ours;
-        assert_eq!(bytes, BYTES, "nothing is left out");
+        assert_eq!(bytes, BYTES + 1, "nothing is left out, and its line is ended");
         assert!(writes <= BYTES / 4096, "{writes} writes");
         assert_eq!(complaint.kept, &text[BYTES - KEPT_ERRORS..], "its end");
+    }
+
+    /// An event of `work run` stood in the last line of the program.
+    #[tokio::test]
+    async fn the_last_line_of_a_program_is_ended() {
+        let _limit = crate::testing::limit();
+        for (text, bytes) in [("", 0), ("a", 2), ("a\n", 2), ("a\nb", 4)] {
+            let mut complaint = Complaint::new(Counted::default());
+            complaint.add_all(text.as_bytes()).await.unwrap();
+            assert_eq!(complaint.ours.bytes, bytes, "{text:?}");
+        }
     }
 
     /// The reason of a failure began with a character that the program had not written.

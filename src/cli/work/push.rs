@@ -22,10 +22,10 @@ const PUSHES: LineWork = LineWork { thing: "job", done: "pushed" };
 
 /// Put jobs into a work queue.
 ///
-/// Without BODY, each line of standard input is the body of a job. Lines that have come are pushed without waiting for
-/// more, up to 1000 or 8 MiB in one commit; ctrl-C ends it and says how many jobs were pushed. At the first line that is refused, the
-/// lines before it are pushed and nothing from it on. Prints the id of each job. A job whose unique key is taken is not pushed
-/// again; its id is printed as that of the job that is there.
+/// Without BODY, each line of standard input is the body of a job, an empty line that of a job without content. Lines that have come are
+/// pushed without waiting for more, up to 1000 or 8 MiB in one commit; ctrl-C ends it and says how many jobs were pushed. At the first
+/// line that is refused, the lines before it are pushed and nothing from it on. Prints the id of each job. A job whose unique key is
+/// taken is not pushed again; its id is printed as that of the job that is there.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
