@@ -206,7 +206,12 @@ fn page_of_verbs() -> String {
         for (name, of) in verb.arguments {
             let _ = writeln!(page, "| `{name}` | {of} |");
         }
-        let columns: Vec<String> = verb.gives.columns().iter().map(|column| format!("`{column}`")).collect();
+        let mut columns: Vec<String> = verb.gives.columns().iter().map(|column| format!("`{column}`")).collect();
+        // What clients of Dialoq know without it: they make the id of a message themselves.
+        let header = routine("postgres", verb.name).header;
+        if let (true, Some(given)) = (columns.is_empty(), header["Gives"].strip_suffix(", notices")) {
+            columns.push(format!("`{given}`"));
+        }
         let gives = if columns.is_empty() { "nothing".to_owned() } else { columns.join(", ") };
         let errors: Vec<String> = verb.errors.iter().map(u16::to_string).collect();
         let errors = if errors.is_empty() { "none".to_owned() } else { errors.join(", ") };
