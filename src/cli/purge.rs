@@ -20,8 +20,8 @@ const STAYS: &str = "they stand behind others, would end a conversation that has
 /// Remove messages of a queue: receive and drop them.
 ///
 /// Conversations go on, and the other sides are not notified; only a conversation whose EndDialog or Error was removed is ended.
-/// A message behind one that the filter does not choose stays, as do an Error before such a one and messages that are quarantined. At most 10000 at a time: if there
-/// are more, it says so, and the next call goes on.
+/// A message behind one that the filter does not choose stays, as do an Error before such a one and messages that are
+/// quarantined. At most 10000 at a time: if there are more, it says so, and the next call goes on.
 ///
 /// From a queue that is off nothing can be received: `dialoq resume` it first, or `dialoq end --all --queue QUEUE --cleanup`, which
 /// erases the conversations with their messages.

@@ -86,9 +86,9 @@ pub struct Purgeable {
 }
 
 impl Broker {
-    /// Ends the sides of conversations that a filter chooses, one commit each: as `END CONVERSATION` in this form. It waits
-    /// at most five seconds for a group that a session holds, and briefly for others once it has waited for half a minute. A side that has ended is left out, unless it is erased (WITH
-    /// CLEANUP). At most [`MOST_CONVERSATIONS`] at a time.
+    /// Ends the sides of conversations that a filter chooses, one commit each: as `END CONVERSATION` in this form. It waits at
+    /// most five seconds for a group that a session holds, and briefly for others once it has waited for half a minute. A side
+    /// that has ended is left out, unless it is erased (WITH CLEANUP). At most [`MOST_CONVERSATIONS`] at a time.
     ///
     /// # Errors
     /// 8424, 60005 the form is not usable; else those of the store.

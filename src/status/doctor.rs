@@ -103,10 +103,11 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, disabled queues, paused work queues with ready jobs, schemas that are
-    /// refused, quarantined groups, dead letters, dead jobs, conversations that were never ended, messages that no caller receives, jobs
-    /// that no reader takes, lost jobs, work schedules that do not fire, messages that cannot be delivered, and open conversations without
-    /// LIFETIME. The first eight kinds are reported whatever their age, the others if they are older than [`FAULT_AGE`].
+    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, disabled queues, paused
+    /// work queues with ready jobs, schemas that are refused, quarantined groups, dead letters, dead jobs, conversations that
+    /// were never ended, messages that no caller receives, jobs that no reader takes, lost jobs, work schedules that do not fire,
+    /// messages that cannot be delivered, and open conversations without LIFETIME. The first eight kinds are reported whatever
+    /// their age, the others if they are older than [`FAULT_AGE`].
     ///
     /// A backlog of a work queue is no fault while a reader takes jobs from it: jobs wait for no reader if none is taken now, and none of
     /// those in the queue, or of the last hundred in its history, was taken within the patience.

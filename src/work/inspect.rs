@@ -349,7 +349,8 @@ impl Broker {
     /// that were redriven or cancelled meanwhile are left out. [`Broker::jobs`] shows them before.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store; then jobs before the failure are redriven.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store; then
+    /// jobs before the failure are redriven.
     pub async fn redrive_jobs(&self, filter: &JobFilter) -> Result<u64> {
         check_filter(filter)?;
         if filter.state.is_some_and(|state| state != ShownState::Dead) {
@@ -393,7 +394,8 @@ impl Broker {
     /// [`Broker::jobs`] shows them before.
     ///
     /// # Errors
-    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store; then jobs before the failure are cancelled.
+    /// 60002 for a work queue that is not there; 60005 a text of the filter contains a NUL character; those of the store; then
+    /// jobs before the failure are cancelled.
     pub async fn cancel_jobs(&self, filter: &JobFilter) -> Result<u64> {
         let jobs = self.jobs_to_change(filter).await?;
         self.cancel_found_jobs(filter, &jobs).await

@@ -1,5 +1,6 @@
-//! The driver of PostgreSQL by itself: values there and back, what errors mean, and what becomes of a link whose caller
-//! goes away. What others can do to it: garbage, damaged rows, locks, sessions. Installations of earlier versions. Batches, and verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
+//! The driver of PostgreSQL by itself: values there and back, what errors mean, and what becomes of a link whose caller goes
+//! away. What others can do to it: garbage, damaged rows, locks, sessions. Installations of earlier versions. Batches, and verbs
+//! on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
 
 mod batches;
 mod batches_mssql;

@@ -61,6 +61,20 @@ fn lines_of_the_pages_are_short() {
 }
 
 #[test]
+fn lines_of_comments_are_short() {
+    let folders = ["src", "tests", "benches", "examples"];
+    let mut long = Vec::new();
+    for file in folders.iter().flat_map(|folder| files(&root().join(folder), "rs")) {
+        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            if line.trim_start().starts_with("//") && line.chars().count() > MOST_COLUMNS {
+                long.push(format!("{}:{}", shown(&file), number + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "over {MOST_COLUMNS} characters: {long:#?}");
+}
+
+#[test]
 fn every_module_has_a_doc_comment() {
     let silent: Vec<String> = files(&root().join("src"), "rs")
         .iter()

@@ -27,7 +27,8 @@ Examples:
   dialoq status --watch          again every two seconds, until ctrl-C, which is exit code 0
   dialoq status --json | jq '.queues[] | select(.name == \"orders\")'")]
 pub(super) struct Status {
-    /// Show it again and again, after each SPAN (such as 500ms or 10s; without it 2s; at least 100ms); with --json, one line each time. A server that cannot be reached meanwhile is tried again.
+    /// Show it again and again, after each SPAN (such as 500ms or 10s; without it 2s; at least 100ms); with --json, one line each
+    /// time. A server that cannot be reached meanwhile is tried again.
     #[arg(long, value_name = "SPAN", value_parser = parse_span, num_args = 0..=1, default_missing_value = "2s")]
     watch: Option<Duration>,
     /// Also each side of a conversation with its handle, the oldest first, at most so many [default: 100].

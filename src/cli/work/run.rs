@@ -18,13 +18,13 @@ use tokio::sync::watch;
 
 /// Run a program for each job of a work queue.
 ///
-/// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN,
-/// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job, and
-/// its standard output, byte by byte but for the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on its standard error; it is named on standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
-/// kills them. A program that cannot be started is no failed attempt: its job is held, and the start is tried again every 5 s, up to the
-/// first ctrl-C, which gives the job back.
-/// If an embedded store takes nothing more, as after a commit that failed, it ends with exit code 1 once they have
-/// ended.
+/// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN, DIALOQ_JOB_TYPE,
+/// DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job, and its standard output, byte by byte but for
+/// the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on
+/// its standard error; it is named on standard error, with --json by an event. While the program runs its lease is prolonged. The first ctrl-C lets
+/// running programs end, the second kills them. A program that cannot be started is no failed attempt: its job is held, and the
+/// start is tried again every 5 s, up to the first ctrl-C, which gives the job back. If an embedded store takes nothing more, as
+/// after a commit that failed, it ends with exit code 1 once they have ended.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -22,8 +22,9 @@ use uuid::Uuid;
 /// statements take, so that a busy pool alone does not add a connection.
 pub(super) const CLAIM_POOL_WAIT: Duration = Duration::from_millis(250);
 
-/// The pause of an old claim that finds no spare connection, and of one whose session hangs. Those that waited in the pool's line got every connection that came back, and kept
-/// it: of 24 transactions of 500 ms on 8 connections a SEND beside them took 450 ms, without old claims 3 ms.
+/// The pause of an old claim that finds no spare connection, and of one whose session hangs. Those that waited in the pool's line
+/// got every connection that came back, and kept it: of 24 transactions of 500 ms on 8 connections a SEND beside them took 450
+/// ms, without old claims 3 ms.
 const NO_SPARE: Duration = Duration::from_millis(100);
 
 /// Connections beyond the pool: one for transactions that do more than their claim, and one for rollbacks. The rollbacks
