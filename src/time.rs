@@ -53,6 +53,10 @@ impl Timestamp {
 
     /// From a text of SQL: UTC, if it names no zone.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
+        // The name of a zone would not be looked at.
+        if text.contains('[') {
+            return None;
+        }
         let without_zone = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
         let moment = text.parse().ok().or_else(|| Some(without_zone()?.timestamp()))?;
         Some(Self(jiff::Timestamp::as_microsecond(moment)))

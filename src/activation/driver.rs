@@ -166,8 +166,8 @@ pub(super) struct Driver {
     served: u64,
     /// Whether the queue was on at the last check; of one that is missing there is no event.
     was_on: bool,
-    /// The queue does not exist, and that was said.
-    is_missing_said: bool,
+    /// The definitions have been asked for the queue.
+    has_looked: bool,
     /// Places of readers that have just gone: for readers launched now, else freed.
     spare: Vec<ReaderPlace>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -229,7 +229,7 @@ impl Driver {
             running: HashMap::new(),
             served: 0,
             was_on: true,
-            is_missing_said: false,
+            has_looked: false,
             spare: Vec::new(),
             commands,
             stopping: watch::Sender::new(false),
@@ -343,13 +343,18 @@ impl Driver {
         }
     }
 
-    /// Warns once of a queue that does not exist: its readers wait in silence, which is what a misspelt name looks like.
+    /// Warns of a queue that does not exist at the start: its readers wait in silence, which is what a misspelt name looks like.
     fn say_if_missing(&mut self, is_missing: bool) {
-        if is_missing && !self.is_missing_said {
-            let what = if matches!(self.source, Source::Worker { .. }) { "work queue" } else { "queue" };
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
+        let what = match self.source {
+            Source::Worker { .. } => "work queue",
+            Source::Given { .. } => "queue",
+            // Of the definitions, which have it.
+            _ => return,
+        };
+        if is_first && is_missing {
             tracing::warn!(queue = %self.queue, "this {what} does not exist; its readers start once it is made");
         }
-        self.is_missing_said = is_missing;
     }
 
     /// Passes the facts to the monitor and carries out its decision.

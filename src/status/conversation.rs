@@ -227,23 +227,23 @@ impl Broker {
 
 fn side(row: &SqlRow) -> Result<ConversationSide> {
     let state = read::state(row)?;
-    let begun_at: Timestamp = row.get("begun_at")?;
+    let begun_at: Timestamp = row.own("begun_at")?;
     Ok(ConversationSide {
-        conversation_handle: row.get("conversation_handle")?,
-        conversation_id: row.get("conversation_id")?,
-        conversation_group_id: row.get("conversation_group_id")?,
-        is_initiator: row.get("is_initiator")?,
+        conversation_handle: row.own("conversation_handle")?,
+        conversation_id: row.own("conversation_id")?,
+        conversation_group_id: row.own("conversation_group_id")?,
+        is_initiator: row.own("is_initiator")?,
         state,
         state_desc: state.description(),
-        service_name: row.get("service_name")?,
-        queue: row.get("queue_name")?,
-        far_service: row.get("far_service")?,
-        service_contract_name: row.get("service_contract_name")?,
+        service_name: row.own("service_name")?,
+        queue: row.own("queue_name")?,
+        far_service: row.own("far_service")?,
+        service_contract_name: row.own("service_contract_name")?,
         priority: super::count(row, "priority")?,
         begun_at,
-        lifetime: row.get::<Option<Timestamp>>("lifetime")?.filter(|end| end.0 - begun_at.0 < FOR_EVER_US),
-        dialog_timer: row.get("dialog_timer")?,
-        is_quarantined: row.get("is_quarantined")?,
-        retry_at: row.get("retry_at")?,
+        lifetime: row.own::<Option<Timestamp>>("lifetime")?.filter(|end| end.0 - begun_at.0 < FOR_EVER_US),
+        dialog_timer: row.own("dialog_timer")?,
+        is_quarantined: row.own("is_quarantined")?,
+        retry_at: row.own("retry_at")?,
     })
 }

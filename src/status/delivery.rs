@@ -115,10 +115,10 @@ struct Side {
 
 impl Side {
     fn read(row: &SqlRow) -> Result<Self> {
-        let text = |column| Ok::<_, crate::Error>(row.get::<Option<String>>(column)?.unwrap_or_default());
+        let text = |column| Ok::<_, crate::Error>(row.own::<Option<String>>(column)?.unwrap_or_default());
         Ok(Self {
-            handle: row.get("conversation_handle")?,
-            conversation_id: row.get("conversation_id")?,
+            handle: row.own("conversation_handle")?,
+            conversation_id: row.own("conversation_id")?,
             state: read::state(row)?,
             service: text("service_name")?,
             far_service: text("far_service")?,
@@ -199,9 +199,9 @@ impl Broker {
         }
         let text = self.shared_store().texts().inspect.errors;
         for row in self.query(text, (read::list(&sides),)).await?.rows {
-            let body: Option<Vec<u8>> = row.get("body")?;
+            let body: Option<Vec<u8>> = row.own("body")?;
             if let Some(error) = body.and_then(|body| system::parse_error_body(&body)) {
-                errors.insert(row.get("conversation_handle")?, error);
+                errors.insert(row.own("conversation_handle")?, error);
             }
         }
         Ok(errors)

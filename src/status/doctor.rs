@@ -247,7 +247,7 @@ fn refused_schemas(catalog: &Catalog) -> Vec<Finding> {
 
 /// What a work queue may have: up to four findings.
 fn of_work_queue(row: &SqlRow, now: Timestamp) -> Result<Vec<Finding>> {
-    let (is_enabled, is_idle): (bool, bool) = (row.get("is_enabled")?, row.get("is_idle")?);
+    let (is_enabled, is_idle): (bool, bool) = (row.own("is_enabled")?, row.own("is_idle")?);
     let mut findings = Vec::new();
     for (kind, amount, since, is_fault) in [
         (FindingKind::PausedWorkQueue, "ready", "ready_since", !is_enabled),
@@ -258,7 +258,7 @@ fn of_work_queue(row: &SqlRow, now: Timestamp) -> Result<Vec<Finding>> {
         let amount = count(row, amount)?;
         if is_fault && amount > 0 {
             let since = row.get::<Option<i64>>(since)?.map(Timestamp);
-            findings.push(Seen { subject: row.get("subject")?, amount, since, detail: None }.finding(kind, now));
+            findings.push(Seen { subject: row.own("subject")?, amount, since, detail: None }.finding(kind, now));
         }
     }
     Ok(findings)
@@ -275,10 +275,10 @@ struct Seen {
 impl Seen {
     fn of(row: &SqlRow) -> Result<Self> {
         Ok(Self {
-            subject: row.get("subject")?,
+            subject: row.own("subject")?,
             amount: count(row, "amount")?,
-            since: row.get::<Option<i64>>("since")?.map(Timestamp),
-            detail: row.get("detail")?,
+            since: row.own::<Option<i64>>("since")?.map(Timestamp),
+            detail: row.own("detail")?,
         })
     }
 

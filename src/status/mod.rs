@@ -208,15 +208,15 @@ impl Broker {
             broker.first().ok_or_else(|| damaged("the database has no row with the settings of its broker"))?;
         let mut levels: HashMap<i64, Vec<LevelStatus>> = HashMap::new();
         for row in self.status_rows(|texts| texts.levels).await? {
-            levels.entry(row.get("queue_id")?).or_default().push(level(&row, at)?);
+            levels.entry(row.own("queue_id")?).or_default().push(level(&row, at)?);
         }
         let mut monitors: HashMap<i64, Vec<MonitorStatus>> = HashMap::new();
         for row in self.status_rows(|texts| texts.monitors).await? {
-            monitors.entry(row.get("queue_id")?).or_default().push(monitor(&row)?);
+            monitors.entry(row.own("queue_id")?).or_default().push(monitor(&row)?);
         }
         let mut queues = Vec::new();
         for row in self.status_rows(|texts| texts.queues).await? {
-            let id = row.get::<i64>("queue_id")?;
+            let id = row.own::<i64>("queue_id")?;
             let levels = levels.remove(&id).unwrap_or_default();
             queues.push(queue(&row, levels, monitors.remove(&id).unwrap_or_default())?);
         }
@@ -224,9 +224,9 @@ impl Broker {
         let transmission_queue = self.status_rows(|texts| texts.transmission).await?;
         Ok(Status {
             at,
-            service_broker_guid: broker.get("service_broker_guid")?,
-            is_broker_enabled: broker.get("is_broker_enabled")?,
-            is_honor_broker_priority_on: broker.get("is_honor_broker_priority_on")?,
+            service_broker_guid: broker.own("service_broker_guid")?,
+            is_broker_enabled: broker.own("is_broker_enabled")?,
+            is_honor_broker_priority_on: broker.own("is_honor_broker_priority_on")?,
             queues,
             conversations: conversations.iter().map(conversation_count).collect::<Result<_>>()?,
             transmission_queue: transmission_queue.iter().map(|row| undelivered(row, at)).collect::<Result<_>>()?,
@@ -241,9 +241,9 @@ impl Broker {
 
 fn monitor(row: &SqlRow) -> Result<MonitorStatus> {
     Ok(MonitorStatus {
-        host_name: row.get("host_name")?,
-        process_id: row.get("process_id")?,
-        state: row.get("state")?,
+        host_name: row.own("host_name")?,
+        process_id: row.own("process_id")?,
+        state: row.own("state")?,
         max_queue_readers: count(row, "max_queue_readers")?,
         readers_running: count(row, "readers_running")?,
         sessions_waiting: count(row, "sessions_waiting")?,
@@ -252,12 +252,12 @@ fn monitor(row: &SqlRow) -> Result<MonitorStatus> {
 
 fn queue(row: &SqlRow, levels: Vec<LevelStatus>, monitors: Vec<MonitorStatus>) -> Result<QueueStatus> {
     Ok(QueueStatus {
-        name: row.get("name")?,
-        is_receive_enabled: row.get("is_receive_enabled")?,
-        is_enqueue_enabled: row.get("is_enqueue_enabled")?,
-        is_retention_enabled: row.get("is_retention_enabled")?,
-        is_activation_enabled: row.get("is_activation_enabled")?,
-        activation_procedure: row.get("activation_procedure")?,
+        name: row.own("name")?,
+        is_receive_enabled: row.own("is_receive_enabled")?,
+        is_enqueue_enabled: row.own("is_enqueue_enabled")?,
+        is_retention_enabled: row.own("is_retention_enabled")?,
+        is_activation_enabled: row.own("is_activation_enabled")?,
+        activation_procedure: row.own("activation_procedure")?,
         max_queue_readers: count_or_none(row, "max_queue_readers")?,
         readers_running: count_or_none(row, "readers_running")?,
         sessions_waiting: count_or_none(row, "sessions_waiting")?,
@@ -269,10 +269,10 @@ fn queue(row: &SqlRow, levels: Vec<LevelStatus>, monitors: Vec<MonitorStatus>) -
 }
 
 fn off(row: &SqlRow) -> Result<Option<QueueOff>> {
-    let (since, by) = (row.get::<Option<i64>>("off_since")?, row.get::<Option<String>>("off_by")?);
+    let (since, by) = (row.own::<Option<i64>>("off_since")?, row.own::<Option<String>>("off_by")?);
     let (Some(since), Some(by)) = (since, by) else { return Ok(None) };
     let by = OffBy::from_word(by.trim_end()).ok_or_else(|| damaged(&format!("'{by}' turns no queue off")))?;
-    Ok(Some(QueueOff { since: Timestamp(since), by, reason: row.get("off_reason")? }))
+    Ok(Some(QueueOff { since: Timestamp(since), by, reason: row.own("off_reason")? }))
 }
 
 fn level(row: &SqlRow, at: Timestamp) -> Result<LevelStatus> {
@@ -281,7 +281,7 @@ fn level(row: &SqlRow, at: Timestamp) -> Result<LevelStatus> {
         messages: count(row, "messages")?,
         conversation_groups: count(row, "conversation_groups")?,
         oldest_waiting_ms: waiting_ms(row, at)?,
-        is_quarantined: row.get("is_quarantined")?,
+        is_quarantined: row.own("is_quarantined")?,
         retry_in_ms: row
             .get::<Option<i64>>("retry_at")?
             .map(|retry_at| u64::try_from(Timestamp(retry_at).since(at).as_millis()).unwrap_or(u64::MAX)),
@@ -289,11 +289,11 @@ fn level(row: &SqlRow, at: Timestamp) -> Result<LevelStatus> {
 }
 
 fn conversation_count(row: &SqlRow) -> Result<ConversationCount> {
-    let code: String = row.get("state")?;
+    let code: String = row.own("state")?;
     let state = ConversationState::from_code(&code)
         .ok_or_else(|| damaged(&format!("a conversation endpoint has state '{code}', which does not exist")))?;
     Ok(ConversationCount {
-        service_name: row.get("service_name")?,
+        service_name: row.own("service_name")?,
         state,
         state_desc: state.description(),
         endpoints: count(row, "endpoints")?,
@@ -302,23 +302,23 @@ fn conversation_count(row: &SqlRow) -> Result<ConversationCount> {
 
 fn undelivered(row: &SqlRow, at: Timestamp) -> Result<Undelivered> {
     Ok(Undelivered {
-        to_service_name: row.get("to_service_name")?,
-        transmission_status: row.get("transmission_status")?,
+        to_service_name: row.own("to_service_name")?,
+        transmission_status: row.own("transmission_status")?,
         messages: count(row, "messages")?,
         oldest_waiting_ms: waiting_ms(row, at)?,
     })
 }
 
 fn count(row: &SqlRow, column: &str) -> Result<u64> {
-    Ok(u64::try_from(row.get::<i64>(column)?).unwrap_or_default())
+    Ok(u64::try_from(row.own::<i64>(column)?).unwrap_or_default())
 }
 
 fn count_or_none(row: &SqlRow, column: &str) -> Result<Option<u64>> {
-    Ok(row.get::<Option<i64>>(column)?.map(|count| u64::try_from(count).unwrap_or_default()))
+    Ok(row.own::<Option<i64>>(column)?.map(|count| u64::try_from(count).unwrap_or_default()))
 }
 
 fn waiting_ms(row: &SqlRow, at: Timestamp) -> Result<u64> {
-    let oldest = Timestamp(row.get("oldest")?);
+    let oldest = Timestamp(row.own("oldest")?);
     Ok(u64::try_from(at.since(oldest).as_millis()).unwrap_or(u64::MAX))
 }
 

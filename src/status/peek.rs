@@ -79,7 +79,7 @@ impl PeekedBody {
     }
 
     pub(super) fn read(row: &SqlRow) -> Result<Self> {
-        let bytes = row.get::<Option<Vec<u8>>>("body")?.unwrap_or_default();
+        let bytes = row.own::<Option<Vec<u8>>>("body")?.unwrap_or_default();
         Ok(Self { bytes, length: super::count(row, "body_bytes")? })
     }
 }
@@ -293,30 +293,30 @@ impl Broker {
 }
 
 fn peeked(row: &SqlRow) -> Result<PeekedMessage> {
-    let message_type_name = row.get::<Option<String>>("message_type_name")?.unwrap_or_default();
+    let message_type_name = row.own::<Option<String>>("message_type_name")?.unwrap_or_default();
     let body = PeekedBody::read(row)?;
     let error = (message_type_name == system::ERROR).then(|| system::parse_error_body(&body.bytes)).flatten();
     Ok(PeekedMessage {
-        queue: row.get("queue_name")?,
-        state: match row.get::<i64>("status")? {
+        queue: row.own("queue_name")?,
+        state: match row.own::<i64>("status")? {
             0 => MessageState::Received,
             3 => MessageState::Sent,
-            _ if row.get::<bool>("is_quarantined")? => match row.get::<Option<Timestamp>>("retry_at")? {
+            _ if row.own::<bool>("is_quarantined")? => match row.own::<Option<Timestamp>>("retry_at")? {
                 Some(_) => MessageState::Pausing,
                 None => MessageState::Quarantined,
             },
             _ => MessageState::Waiting,
         },
         priority: super::count(row, "priority")?,
-        queuing_order: row.get("queuing_order")?,
-        conversation_group_id: row.get("conversation_group_id")?,
-        conversation_handle: row.get("conversation_handle")?,
-        message_sequence_number: row.get("sequence")?,
-        service_name: row.get("service_name")?,
-        service_contract_name: row.get("service_contract_name")?,
+        queuing_order: row.own("queuing_order")?,
+        conversation_group_id: row.own("conversation_group_id")?,
+        conversation_handle: row.own("conversation_handle")?,
+        message_sequence_number: row.own("sequence")?,
+        service_name: row.own("service_name")?,
+        service_contract_name: row.own("service_contract_name")?,
         message_type_name,
-        message_id: row.get("message_id")?,
-        message_enqueue_time: row.get("enqueued_at")?,
+        message_id: row.own("message_id")?,
+        message_enqueue_time: row.own("enqueued_at")?,
         error: error.map(|(code, description)| PeekedError { code, description }),
         body,
     })
@@ -324,17 +324,17 @@ fn peeked(row: &SqlRow) -> Result<PeekedMessage> {
 
 fn waiting(row: &SqlRow) -> Result<WaitingMessage> {
     Ok(WaitingMessage {
-        conversation_handle: row.get("conversation_handle")?,
-        from_service_name: row.get("from_service")?,
-        to_service_name: row.get("to_service")?,
+        conversation_handle: row.own("conversation_handle")?,
+        from_service_name: row.own("from_service")?,
+        to_service_name: row.own("to_service")?,
         priority: super::count(row, "priority")?,
-        message_sequence_number: row.get("sequence")?,
-        message_type_name: row.get("message_type_name")?,
-        message_id: row.get("message_id")?,
-        is_end_of_dialog: row.get("is_end_of_dialog")?,
-        is_conversation_error: row.get("is_conversation_error")?,
-        since: row.get("enqueued_at")?,
-        transmission_status: row.get::<Option<String>>("transmission_status")?.unwrap_or_default(),
+        message_sequence_number: row.own("sequence")?,
+        message_type_name: row.own("message_type_name")?,
+        message_id: row.own("message_id")?,
+        is_end_of_dialog: row.own("is_end_of_dialog")?,
+        is_conversation_error: row.own("is_conversation_error")?,
+        since: row.own("enqueued_at")?,
+        transmission_status: row.own::<Option<String>>("transmission_status")?.unwrap_or_default(),
         body: PeekedBody::read(row)?,
     })
 }

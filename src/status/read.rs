@@ -7,7 +7,7 @@ use crate::store::SqlRow;
 use uuid::Uuid;
 
 pub(super) fn state(row: &SqlRow) -> Result<ConversationState> {
-    let code: String = row.get("state")?;
+    let code: String = row.own("state")?;
     ConversationState::from_code(code.trim_end())
         .ok_or_else(|| damaged(&format!("a conversation endpoint has state '{code}', which does not exist")))
 }

@@ -86,6 +86,16 @@ impl SqlRow {
             .ok_or_else(|| refuse(format!("column '{column}' holds {:?}, not the type asked for", self.values[place])))
     }
 
+    /// As [`SqlRow::get`], of a row of Dialoq's own.
+    ///
+    /// # Errors
+    /// 60014 if there is no such column or its value is of another type.
+    pub(crate) fn own<T: FromSqlValue>(&self, column: &str) -> Result<T> {
+        let damaged =
+            |error: Error| Error::new(Code::STORE_DAMAGED, format!("{}; the database is damaged", error.message()));
+        self.get(column).map_err(damaged)
+    }
+
     /// The values in the order of the columns.
     pub fn values(&self) -> &[SqlValue] {
         &self.values
@@ -304,7 +314,7 @@ mod tests {
             assert_eq!(read(text), Some(time), "{text}");
         }
         assert_eq!(read("2026-01-01 00:00:00"), Some(Timestamp(1_767_225_600_000_000)), "SQLite's datetime()");
-        for text in ["yesterday", "infinity", "2026-13-01 00:00:00", ""] {
+        for text in ["yesterday", "infinity", "2026-13-01 00:00:00", "2026-01-01 00:00:00[Europe/Berlin]", ""] {
             assert_eq!(read::<Timestamp>(text), None, "{text}");
         }
     }

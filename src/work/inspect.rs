@@ -185,14 +185,14 @@ impl Broker {
         let monitors = self.query(self.shared_store().texts().status.monitors, ()).await?.rows;
         let mut readers: HashMap<i64, u64> = HashMap::new();
         for row in &monitors {
-            *readers.entry(row.get("queue_id")?).or_default() += count(row, "readers_running")?;
+            *readers.entry(row.own("queue_id")?).or_default() += count(row, "readers_running")?;
         }
         let status = |row: &SqlRow| {
-            let oldest: Option<i64> = row.get("oldest_ready_us")?;
+            let oldest: Option<i64> = row.own("oldest_ready_us")?;
             Ok(WorkQueueStatus {
-                name: row.get("name")?,
-                is_enabled: row.get::<i64>("is_enabled")? != 0,
-                order: row.get("work_order")?,
+                name: row.own("name")?,
+                is_enabled: row.own::<i64>("is_enabled")? != 0,
+                order: row.own("work_order")?,
                 scheduled: count(row, "scheduled")?,
                 ready: count(row, "ready")?,
                 taken: count(row, "taken")?,
@@ -200,7 +200,7 @@ impl Broker {
                 dead: count(row, "dead")?,
                 oldest_ready_ms: oldest.map(|oldest| u64::try_from((now.0 - oldest) / 1000).unwrap_or(0)),
                 finished: count(row, "finished")?,
-                readers_running: readers.get(&row.get("queue_id")?).copied(),
+                readers_running: readers.get(&row.own("queue_id")?).copied(),
             })
         };
         rows.iter().map(status).collect()
@@ -291,7 +291,7 @@ impl Broker {
     /// Those of the store.
     pub async fn job_body(&self, job: JobId) -> Result<Option<Vec<u8>>> {
         let rows = self.query(self.work_texts().job_body, (job,)).await?.rows;
-        Ok(rows.first().map(|row| row.get("body")).transpose()?.flatten())
+        Ok(rows.first().map(|row| row.own("body")).transpose()?.flatten())
     }
 
     /// How a job ended that was finished lately, and after how many attempts; `None` if the history of its queue does not say.
@@ -299,7 +299,7 @@ impl Broker {
         let Some(queue_id) = self.catalog().work_queue(queue).map(|queue| queue.id) else { return Ok(None) };
         let params = vec![SqlValue::Integer(queue_id.into()), SqlValue::Integer(job.0.cast_signed())];
         let rows = self.query(self.work_texts().finish, params).await?.rows;
-        rows.first().map(|row| Ok((row.get("finished_as")?, count(row, "attempts")?))).transpose()
+        rows.first().map(|row| Ok((row.own("finished_as")?, count(row, "attempts")?))).transpose()
     }
 
     /// How long the completed jobs of the history waited and took, by queue, reader or writer.
@@ -326,8 +326,8 @@ impl Broker {
         };
         let statistics = |row: &SqlRow| {
             Ok(WorkStatistics {
-                queue: row.get("queue")?,
-                name: row.get::<Option<String>>("name")?.unwrap_or_default(),
+                queue: row.own("queue")?,
+                name: row.own::<Option<String>>("name")?.unwrap_or_default(),
                 jobs: count(row, "jobs")?,
                 to_take: spread(row, "take")?,
                 to_complete: spread(row, "complete")?,
@@ -487,40 +487,40 @@ fn is_changed(error: &Error) -> bool {
 
 fn job_status(row: &SqlRow) -> Result<JobStatus> {
     Ok(JobStatus {
-        job: row.get("job_id")?,
-        queue: row.get("queue")?,
-        job_type: row.get("job_type")?,
-        key: row.get("job_key")?,
+        job: row.own("job_id")?,
+        queue: row.own("queue")?,
+        job_type: row.own("job_type")?,
+        key: row.own("job_key")?,
         level: count(row, "level")?,
-        state: row.get("state")?,
+        state: row.own("state")?,
         attempts: count(row, "attempts")?,
         token: count(row, "token")?,
-        due_at: row.get("due_at")?,
-        pushed_at: Timestamp(row.get("pushed_at")?),
-        pushed_by: row.get("pushed_by")?,
-        taken_at: row.get("taken_at")?,
-        taken_by: row.get("taken_by")?,
-        failed_at: row.get("failed_at")?,
-        last_error: row.get("last_error")?,
-        progress: row.get("progress")?,
+        due_at: row.own("due_at")?,
+        pushed_at: Timestamp(row.own("pushed_at")?),
+        pushed_by: row.own("pushed_by")?,
+        taken_at: row.own("taken_at")?,
+        taken_by: row.own("taken_by")?,
+        failed_at: row.own("failed_at")?,
+        last_error: row.own("last_error")?,
+        progress: row.own("progress")?,
     })
 }
 
 fn finished_job(row: &SqlRow) -> Result<FinishedJob> {
     Ok(FinishedJob {
-        job: row.get("job_id")?,
-        queue: row.get("queue")?,
-        job_type: row.get("job_type")?,
-        key: row.get("job_key")?,
-        finished_as: row.get("finished_as")?,
+        job: row.own("job_id")?,
+        queue: row.own("queue")?,
+        job_type: row.own("job_type")?,
+        key: row.own("job_key")?,
+        finished_as: row.own("finished_as")?,
         attempts: count(row, "attempts")?,
-        pushed_at: Timestamp(row.get("pushed_at")?),
-        pushed_by: row.get("pushed_by")?,
-        taken_at: row.get("taken_at")?,
-        taken_by: row.get("taken_by")?,
-        finished_at: Timestamp(row.get("finished_at")?),
-        last_error: row.get("last_error")?,
-        result: row.get("result")?,
+        pushed_at: Timestamp(row.own("pushed_at")?),
+        pushed_by: row.own("pushed_by")?,
+        taken_at: row.own("taken_at")?,
+        taken_by: row.own("taken_by")?,
+        finished_at: Timestamp(row.own("finished_at")?),
+        last_error: row.own("last_error")?,
+        result: row.own("result")?,
     })
 }
 
@@ -547,7 +547,7 @@ fn number(value: Option<i64>) -> SqlValue {
 }
 
 pub(super) fn count(row: &SqlRow, column: &str) -> Result<u64> {
-    Ok(row.get::<i64>(column)?.max(0).unsigned_abs())
+    Ok(row.own::<i64>(column)?.max(0).unsigned_abs())
 }
 
 #[cfg(test)]

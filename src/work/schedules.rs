@@ -45,17 +45,17 @@ impl Broker {
         let rows = self.query(self.work_texts().schedules, ()).await?.rows;
         let status = |row: &SqlRow| {
             Ok(WorkScheduleStatus {
-                name: row.get("name")?,
-                queue: row.get("queue")?,
-                is_enabled: row.get::<i64>("is_enabled")? != 0,
-                cron: row.get("cron")?,
-                time_zone: row.get("time_zone")?,
-                missed: row.get("missed")?,
-                job_type: row.get("job_type")?,
-                key: row.get("job_key")?,
+                name: row.own("name")?,
+                queue: row.own("queue")?,
+                is_enabled: row.own::<i64>("is_enabled")? != 0,
+                cron: row.own("cron")?,
+                time_zone: row.own("time_zone")?,
+                missed: row.own("missed")?,
+                job_type: row.own("job_type")?,
+                key: row.own("job_key")?,
                 level: count(row, "level")?,
-                next_at: row.get("next_us")?,
-                last_at: row.get("last_us")?,
+                next_at: row.own("next_us")?,
+                last_at: row.own("last_us")?,
             })
         };
         rows.iter().map(status).collect()

@@ -14,9 +14,9 @@ use reader::Reader;
 use std::fmt;
 use std::fmt::Display;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -85,6 +85,9 @@ impl Context {
     }
 }
 
+/// After so long it is said again that readers cannot go on.
+const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
 /// Numbers of a worker since it was started.
 #[derive(Debug, Default)]
 struct Counters {
@@ -92,18 +95,23 @@ struct Counters {
     failed: AtomicU64,
     lost: AtomicU64,
     unreported: AtomicU64,
-    /// Why its readers cannot go on, as it was last said; 0 if they can.
-    failure: AtomicU16,
+    /// Why its readers cannot go on, and when that was last said; `None` if they can.
+    failure: Mutex<Option<(Code, Instant)>>,
 }
 
 impl Counters {
-    /// A reader cannot go on for this reason; whether that is new. All its readers have one warning together.
-    fn is_new_failure(&self, code: Code) -> bool {
-        self.failure.swap(code.0, Relaxed) != code.0
+    /// A reader cannot go on for this reason; whether that is to be said: once a minute for all readers of the worker.
+    fn is_to_be_said(&self, code: Code) -> bool {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_said = failure.is_some_and(|(said, at)| said == code && at.elapsed() < SAID_AGAIN_AFTER);
+        if !is_said {
+            *failure = Some((code, Instant::now()));
+        }
+        !is_said
     }
 
     fn could_go_on(&self) {
-        self.failure.store(0, Relaxed);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn done(&self) -> WorkDone {
@@ -133,12 +141,17 @@ pub struct WorkDone {
 
 /// How an attempt ended that did not complete its job.
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(feature = "cli"), allow(unreachable_pub, reason = "only the command has it from `internals`"))]
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(unreachable_pub, dead_code, reason = "only the command has it from `internals`")
+)]
 pub enum AttemptEnd<'a> {
     /// It failed, for this reason.
     Failed(&'a str),
     /// The job was cancelled, or its lease was over.
     Lost(&'a Error),
+    /// Its end could not be reported.
+    Unreported(&'a Error),
 }
 
 type Observer = Arc<dyn Fn(&Job, AttemptEnd<'_>) + Send + Sync>;
@@ -174,7 +187,7 @@ impl<T> fmt::Debug for Worker<T> {
 impl Broker {
     /// Runs a handler for each job of a work queue: set the options, then [`Worker::start`]. An error of the handler, and
     /// a panic, is a failed attempt; its text is the reason. The handler is cloned for each job, and what it has captured with it, such as
-    /// a client of a mail server.
+    /// a client of a mail server; a number that it counts up begins anew, so jobs share state by an `Arc`.
     ///
     /// ```
     /// # use dialoq::work::WorkQueue;

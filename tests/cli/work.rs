@@ -291,9 +291,28 @@ fn the_events_of_a_worker_are_lines_on_standard_output() {
     assert!(failed["why"].as_str().unwrap().contains("exit status: 1"), "{failed}");
     running.interrupt();
     let stopped: Value = serde_json::from_str(&running.line()).unwrap();
-    assert_eq!(stopped, serde_json::json!({ "event": "stopped", "completed": 0, "failed": 1, "lost": 0 }));
+    assert_eq!(
+        stopped,
+        serde_json::json!({ "event": "stopped", "completed": 0, "failed": 1, "lost": 0, "unreported": 0 })
+    );
     let (code, error) = running.end();
     assert!(code == Some(130) && !error.contains("event"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_job_that_is_cancelled_while_its_program_runs_is_named() {
+    let _limit = crate::limit();
+    let shop = emails("WITH LEASE_MS = 1000", 1);
+    let mut running = shop.start(&["--json", "work", "run", "emails", "--exec", "sleep", "--", "1000"]);
+    running.line();
+    while shop.json(&["--json", "work", "list", "emails"])[0]["state"] != "taken" {}
+    shop.ok(&["work", "cancel", "--job", "1", "--yes"]);
+    let lost: Value = serde_json::from_str(&running.line()).unwrap();
+    assert_eq!((&lost["event"], &lost["job"], &lost["attempt"]), (&"lost".into(), &1.into(), &1.into()));
+    assert!(lost["why"].as_str().unwrap().contains("60040"), "{lost}");
+    running.interrupt();
+    assert_eq!(running.end().0, Some(130));
 }
 
 #[test]

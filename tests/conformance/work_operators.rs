@@ -42,7 +42,7 @@ case!(a_job_that_has_changed_since_it_was_looked_at_stays, [243], async |t| {
     assert_eq!(code(t.broker.perform(cancel(None, token)).await), Code::JOB_NOT_FOUND.0);
 });
 
-case!(the_content_of_a_job_is_read_without_taking_it, [243], async |t| {
+case!(the_content_of_a_job_is_read_without_taking_it, [257], async |t| {
     t.define("CREATE WORK QUEUE w WITH MAX_ATTEMPTS = 1").await?;
     let body = Some(b"a".to_vec());
     let id = t.broker.push_job("w", "a").await?.job.expect("a new job has an id");

@@ -1,6 +1,7 @@
 //! Work schedules of one database in several processes.
 
 use crate::enlisting::on;
+use crate::jobs_locks::connect;
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::status::FindingKind;
@@ -109,6 +110,32 @@ pub(crate) fn an_opening_for_reading_leaves_what_is_due(store: Store) {
         let broker = Broker::open(database.url()).await.unwrap();
         assert!(is_done().await, "an opening for changes does it");
         broker.close().await.unwrap();
+    });
+}
+
+/// Its sessions went on listening, and ran what was due, until the process ended.
+pub(crate) fn an_opening_that_is_given_up_leaves_no_session(store: Store) {
+    in_database(store, |database| async move {
+        let broker = Broker::open(database.url()).await.unwrap();
+        let definitions = "CREATE WORK QUEUE w; CREATE WORK SCHEDULE s ON WORK QUEUE w WITH CRON = '0 3 * * *'";
+        broker.execute(definitions).await.unwrap();
+        broker.close().await.unwrap();
+        database.sql("UPDATE dialoq.work_schedule SET next_at = date_trunc('second', now() - interval '1 hour')");
+        // A transaction sees the sessions as they were when it first looked at them.
+        let (client, watch) = (connect(database.url()).await, connect(database.url()).await);
+        let count = async |which: &str| {
+            let text = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND {which}");
+            watch.query_one(&text, &[]).await.unwrap().get::<_, i64>(0)
+        };
+        for _ in 0..3 {
+            client.batch_execute("BEGIN; LOCK TABLE dialoq.job").await.unwrap();
+            tokio::select! {
+                opened = Broker::open(database.url()) => panic!("it did not wait: {opened:?}"),
+                () = async { while count("wait_event_type = 'Lock'").await == 0 {} } => {}
+            }
+            client.batch_execute("COMMIT").await.unwrap();
+            while count("true").await > 2 {}
+        }
     });
 }
 

@@ -158,8 +158,11 @@ impl Run {
             () = interrupt.requested_times(2) => None,
         };
         if let (true, Some(done)) = (output.json, &done) {
-            let WorkDone { completed, failed, lost, .. } = done;
-            say_event(output, &json!({ "event": "stopped", "completed": completed, "failed": failed, "lost": lost }));
+            let WorkDone { completed, failed, lost, unreported, .. } = done;
+            let counts = json!({
+                "event": "stopped", "completed": completed, "failed": failed, "lost": lost, "unreported": unreported
+            });
+            say_event(output, &counts);
         }
         broker.close().await?;
         if let Some(error) = failed {
@@ -242,12 +245,17 @@ fn say_end(output: &Output, job: &Job, end: AttemptEnd<'_>) {
     let (event, why) = match end {
         AttemptEnd::Failed(why) => ("failed", why.to_owned()),
         AttemptEnd::Lost(error) => ("lost", error.to_string()),
+        AttemptEnd::Unreported(error) => ("unreported", error.to_string()),
     };
     let (job, attempt) = (job.taken.job, job.attempt);
     match output.json {
         true => say_event(output, &json!({ "event": event, "job": job, "attempt": attempt, "why": why })),
         false => {
-            let has = if event == "lost" { "was lost" } else { event };
+            let has = match end {
+                AttemptEnd::Failed(_) => "failed",
+                AttemptEnd::Lost(_) => "was lost",
+                AttemptEnd::Unreported(_) => "has ended and could not be reported",
+            };
             output.note(&format!("job {job}: attempt {attempt} {has}: {}", printable(&why)));
         }
     }

@@ -64,8 +64,7 @@ impl List {
             return jobs.iter().try_for_each(|job| output.json(job));
         }
         if jobs.is_empty() {
-            output.note("there is no such job");
-            return Ok(());
+            return output.text("there is no such job");
         }
         let headings = ["#job", "queue", "type", "state", "#attempts", "#age", "taken by", "progress or last error"];
         let row = |job: &JobStatus| {
@@ -153,8 +152,7 @@ fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
         return jobs.iter().try_for_each(|job| output.json(&with_bytes(job, "result", job.result.as_deref())));
     }
     if jobs.is_empty() {
-        output.note("no such job has finished, or none is kept");
-        return Ok(());
+        return output.text("no such job has finished, or none is kept");
     }
     let row = |job: &FinishedJob| {
         let between = |from: Option<Timestamp>, to: Option<Timestamp>| match (from, to) {

@@ -26,7 +26,7 @@ const ATTEMPTS: Duration = Duration::from_secs(5);
 const PLACES: Duration = Duration::from_secs(5);
 
 /// A tick that takes so long may hang, and another one goes on beside it. Long enough for a portion on a busy server.
-const HANGING_TICK: Duration = Duration::from_secs(5);
+pub(super) const HANGING_TICK: Duration = Duration::from_secs(5);
 /// The most ticks of a process at once.
 const MOST_TICKS: usize = 2;
 
@@ -173,21 +173,21 @@ impl Database {
         }
     }
 
-    /// Does what has fallen due while no process ran, before the opening is over: a program that opens the broker for a single call
-    /// is often closed before a task beside it has begun. No work schedule fired for such programs.
-    pub(super) async fn do_overdue_work(self: &Arc<Self>) {
-        if !self.is_manual() {
-            let database = self.clone();
-            let tick = tokio::spawn(async move { database.tick().await });
-            match tokio::time::timeout(HANGING_TICK, tick).await {
-                Ok(Ok(Ok(()))) => return,
-                Ok(Ok(Err(error))) => {
-                    tracing::warn!(%error, "what had fallen due could not be done at the opening; it is tried again")
-                }
-                Ok(Err(_)) | Err(_) => {}
+    /// What has fallen due while no process ran, and its end, for which an opening waits: a program that opens the broker for a single
+    /// call is often closed before a task beside it has begun. No work schedule fired for such programs.
+    pub(super) fn overdue_work(self: Arc<Self>) -> (impl Future<Output = ()> + Send, oneshot::Receiver<()>) {
+        let (ended, is_over) = oneshot::channel();
+        let work = async move {
+            let done = if self.is_manual() { None } else { Some(self.tick().await) };
+            if let Some(Err(error)) = &done {
+                tracing::warn!(%error, "what had fallen due could not be done at the opening; it is tried again");
             }
-        }
-        self.maintenance.falls_due(Timestamp(0));
+            if !matches!(done, Some(Ok(()))) {
+                self.maintenance.falls_due(Timestamp(0));
+            }
+            let _ = ended.send(());
+        };
+        (work, is_over)
     }
 
     /// Runs all due work, beside an earlier tick that may hang: nothing fell due in this process while its connection was cut in silence.

@@ -244,10 +244,14 @@ impl DatabaseStore {
             tokio::spawn(watch_runtime(closing::RuntimeWatch(Arc::downgrade(&database)))),
         ];
         let listening = listener.map(|listener| tokio::spawn(database.clone().listen_to_peers(listener)));
+        // From here on a caller that gives the opening up drops the store, and that ends its tasks.
+        let store = Arc::new(Self { database, tasks: Mutex::new(tasks), closing, listening: Mutex::new(listening) });
         if options.does_overdue_work {
-            database.do_overdue_work().await;
+            let (work, is_over) = store.database.clone().overdue_work();
+            store.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(tokio::spawn(work));
+            let _ = tokio::time::timeout(maintenance::HANGING_TICK, is_over).await;
         }
-        Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), closing, listening: Mutex::new(listening) }))
+        Ok(store)
     }
 
     fn stop_tasks(&self) {

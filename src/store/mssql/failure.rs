@@ -62,7 +62,7 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
         (18_456 | 18_452 | 18_470 | 18_486 | 18_487 | 18_488 | 4064 | 916 | 40_615 | 47_073, Text::Ours) => {
             Error::new(Code::ACCESS_DENIED, format!("the server refuses the login ({number}): {message}"))
         }
-        (102 | 126 | 137, Text::Users) => Error::new(
+        (102, Text::Users) if message.contains("'?'") => Error::new(
             Code::USER_SQL_FAILED,
             format!("the statement failed ({number}): {message}; parameters are @P1, @P2 on SQL Server"),
         ),

@@ -400,7 +400,7 @@ fn refused(server: &DbError, asked: Asked<'_>, label: &DatabaseLabel) -> (Error,
         state if asked.is_users() => {
             let detail = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
             let hint = if asked.has_question_mark() && ["42601", "42883", "42P18"].contains(&state) {
-                "; parameters are $1, $2 on PostgreSQL"
+                "; if the ? is to be a parameter, write $1, $2"
             } else {
                 ""
             };

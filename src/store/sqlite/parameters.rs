@@ -16,10 +16,13 @@ pub(super) fn places(prepared: &Statement<'_>, text: &str) -> Result<Option<Vec<
     let named: Vec<_> = names.iter().copied().flatten().filter(|name| !name.starts_with('?')).collect();
     let Some(first) = named.first() else { return Ok(None) };
     if let Some(name) = named.iter().find(|name| number(name).is_none()) {
-        return Err(user(
-            text,
-            format!("its parameter {name} has a name, and values are given by their places: write ?1, ?2 or $1, $2"),
-        ));
+        let why = match name.split_once("::") {
+            Some((number, of)) => format!("SQLite has no '::'; write CAST({number} AS {of})"),
+            None => {
+                format!("its parameter {name} has a name, and values are given by their places: write ?1, ?2 or $1, $2")
+            }
+        };
+        return Err(user(text, why));
     }
     if has_question_mark(text) {
         return Err(user(text, format!("it has ? and {first} for parameters; write all of them in one way")));
@@ -91,6 +94,7 @@ mod tests {
         {
             assert!(of(text).unwrap_err().message().contains("has a name"), "{text}");
         }
+        assert!(of("SELECT $1::text").unwrap_err().message().contains("CAST($1 AS text)"));
         for text in ["SELECT ?, $1", "SELECT $1, ?1", "SELECT $2, ?1", "SELECT @P2, ?", "SELECT '?' - /*?*/ $1 - ?"] {
             assert!(of(text).unwrap_err().message().contains("in one way"), "{text}");
         }

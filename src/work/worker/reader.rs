@@ -98,7 +98,7 @@ impl<T: Send + 'static> Reader<T> {
                 Ok(_) => self.counters.could_go_on(),
                 Err(error) if error.code() == Code::STORE_CLOSED => return,
                 Err(error) => {
-                    if self.counters.is_new_failure(error.code()) {
+                    if self.counters.is_to_be_said(error.code()) {
                         let queue = self.worker.queue.name();
                         tracing::warn!(queue, %error, "readers of a work queue cannot go on; they try again each second");
                     }
@@ -185,9 +185,8 @@ impl<T: Send + 'static> Reader<T> {
         let mut next = self.take(&self.worker.broker).await?;
         let has_begun = next.is_some();
         while let Some(job) = next {
-            next = self.handle_leased(Arc::new(job)).await.inspect_err(|_| {
-                self.counters.unreported.fetch_add(1, Relaxed);
-            })?;
+            let job = Arc::new(job);
+            next = self.handle_leased(job.clone()).await.inspect_err(|error| self.note_unreported(&job, error))?;
         }
         Ok(has_begun)
     }
@@ -503,6 +502,13 @@ impl<T: Send + 'static> Reader<T> {
         self.counters.lost.fetch_add(1, Relaxed);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, %error, "a job was lost");
         self.observe(job, AttemptEnd::Lost(error));
+    }
+
+    /// The end of the attempt could not be reported: the job comes back when its lease is over.
+    fn note_unreported(&self, job: &Job, error: &Error) {
+        self.counters.unreported.fetch_add(1, Relaxed);
+        tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, %error, "the end of a job could not be reported");
+        self.observe(job, AttemptEnd::Unreported(error));
     }
 
     fn observe(&self, job: &Job, end: AttemptEnd<'_>) {

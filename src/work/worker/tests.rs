@@ -12,6 +12,20 @@ use crate::time::{Clock, Timestamp};
 use crate::work::{JobFilter, ShownState};
 use std::sync::atomic::Ordering::SeqCst;
 
+#[test]
+fn readers_that_cannot_go_on_say_so_once_a_minute_and_after_they_could() {
+    let counters = Counters::default();
+    let said = |code| counters.is_to_be_said(code);
+    assert_eq!([said(Code::OBJECT_NOT_FOUND), said(Code::OBJECT_NOT_FOUND)], [true, false]);
+    assert_eq!([said(Code::JOB_LOCKED), said(Code::JOB_LOCKED)], [true, false], "another reason");
+    counters.could_go_on();
+    assert!(said(Code::JOB_LOCKED));
+    if let Some(before) = Instant::now().checked_sub(SAID_AGAIN_AFTER) {
+        *counters.failure.lock().unwrap() = Some((Code::JOB_LOCKED, before));
+        assert!(said(Code::JOB_LOCKED), "a minute ago");
+    }
+}
+
 const TASKS: WorkQueue<String> = WorkQueue::text("tasks");
 
 /// Refuses the next reports on jobs with a code; counts the reports, and those that take the next job along.
