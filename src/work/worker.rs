@@ -187,7 +187,7 @@ impl<T> fmt::Debug for Worker<T> {
 impl Broker {
     /// Runs a handler for each job of a work queue: set the options, then [`Worker::start`]. An error of the handler, and
     /// a panic, is a failed attempt; its text is the reason. The handler is cloned for each job, and what it has captured with it, such as
-    /// a client of a mail server; a number that it counts up begins anew, so jobs share state by an `Arc`.
+    /// a client of a mail server; a number that it counts up begins with each job, so jobs share state by an `Arc`.
     ///
     /// ```
     /// # use dialoq::work::WorkQueue;
