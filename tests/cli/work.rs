@@ -528,6 +528,28 @@ fn a_stalled_standard_error_holds_up_only_the_programs_that_write_to_it() {
     assert!(error.ends_with(&format!("stopped: {quiet} jobs completed, 0 failed, 0 lost\n")), "{}", error.len());
 }
 
+/// The readers wrote the events themselves: once the pipe was full, no job was worked on and no lease was prolonged.
+#[cfg(unix)]
+#[test]
+fn events_that_are_not_read_hold_up_no_job() {
+    let _limit = crate::limit();
+    // As bytes more than a pipe has room for.
+    const FAILURES: usize = 900;
+    let shop = emails("WITH MAX_ATTEMPTS = 1", 0);
+    shop.ok_with(&["work", "push", "emails"], "fails\n".repeat(FAILURES).as_bytes());
+    let script = "read -r job; [ \"$job\" = quiet ]";
+    let mut running =
+        shop.start(&["--json", "work", "run", "emails", "--readers", "8", "--exec", "sh", "--", "-c", script]);
+    running.line();
+    while shop.json(&["--json", "work", "list"])[0]["dead"] != FAILURES {}
+    shop.ok(&["work", "push", "emails", "quiet"]);
+    let quiet = (FAILURES + 1).to_string();
+    while shop.json(&["--json", "work", "show", &quiet])[0]["finished_as"] != "done" {}
+    running.interrupt();
+    let (code, error) = running.end();
+    assert!(code == Some(130) && error.contains("1 job completed, 900 failed, 0 lost"), "{code:?}, {error}");
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_commands_whose_output_is_not_read() {

@@ -1,6 +1,7 @@
 //! `dialoq work`
 
 mod change;
+mod ends;
 mod push;
 mod report;
 mod run;

@@ -1,15 +1,16 @@
 //! `dialoq work run`
 
+use super::ends::{Ends, say_event};
 use crate::cli::failure::{Failure, without_path};
 use crate::cli::globals::{Globals, parse_time_to_work};
 use crate::cli::interrupt::Interrupt;
-use crate::cli::output::{Output, counted, printable, printable_name};
+use crate::cli::output::{Output, counted, printable_name};
 use clap::Args;
 use dialoq::activation::Program;
-use dialoq::internals::{AttemptEnd, ErrorConstructors, StartedProgram, has_not_begun, observed_by};
-use dialoq::work::{Context, Job, WorkDone, WorkQueue};
+use dialoq::internals::{ErrorConstructors, StartedProgram, has_not_begun, observed_by};
+use dialoq::work::{Context, WorkDone, WorkQueue};
 use dialoq::{Broker, Code, Error};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -130,7 +131,8 @@ impl Run {
                 Ok(())
             }
         });
-        let worker = observed_by(worker, move |job, end| say_end(&Output::new(is_json), job, end));
+        let (ends, written) = Ends::written_by_a_thread(is_json, interrupt)?;
+        let worker = observed_by(worker, move |job, end| ends.note(job, end));
         let mut worker = worker.readers(self.readers.into());
         if self.activated {
             worker = worker.activated();
@@ -157,6 +159,9 @@ impl Run {
             done = running.stop() => Some(done),
             () = interrupt.requested_times(2) => None,
         };
+        if done.is_some() {
+            written.wait().await;
+        }
         if let (true, Some(done)) = (output.json, &done) {
             let WorkDone { completed, failed, lost, unreported, .. } = done;
             let counts = json!({
@@ -231,35 +236,6 @@ impl Run {
 const PAUSE: Duration = Duration::from_secs(5);
 /// How often the definitions are asked whether the work queue is there.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-
-/// One line of JSON on standard output. Who does not read it does not stop the work, nor does a full disk. A stop is done by the
-/// caller.
-fn say_event(output: &Output, event: &Value) {
-    if output.json(event).is_err() {
-        output.note(&event.to_string());
-    }
-}
-
-/// Says how an attempt ended that did not complete its job: on standard error, where the warnings of the command go, or as an event.
-fn say_end(output: &Output, job: &Job, end: AttemptEnd<'_>) {
-    let (event, why) = match end {
-        AttemptEnd::Failed(why) => ("failed", why.to_owned()),
-        AttemptEnd::Lost(error) => ("lost", error.to_string()),
-        AttemptEnd::Unreported(error) => ("unreported", error.to_string()),
-    };
-    let (job, attempt) = (job.taken.job, job.attempt);
-    match output.json {
-        true => say_event(output, &json!({ "event": event, "job": job, "attempt": attempt, "why": why })),
-        false => {
-            let has = match end {
-                AttemptEnd::Failed(_) => "failed",
-                AttemptEnd::Lost(_) => "was lost",
-                AttemptEnd::Unreported(_) => "has ended and could not be reported",
-            };
-            output.note(&format!("job {job}: attempt {attempt} {has}: {}", printable(&why)));
-        }
-    }
-}
 
 fn environment(context: &Context) -> Vec<(&'static str, String)> {
     let job = &context.job;
