@@ -239,7 +239,7 @@ fn side(row: &SqlRow) -> Result<ConversationSide> {
         queue: row.own("queue_name")?,
         far_service: row.own("far_service")?,
         service_contract_name: row.own("service_contract_name")?,
-        priority: super::count(row, "priority")?,
+        priority: row.count("priority")?,
         begun_at,
         lifetime: row.own::<Option<Timestamp>>("lifetime")?.filter(|end| end.0 - begun_at.0 < FOR_EVER_US),
         dialog_timer: row.own("dialog_timer")?,

@@ -214,7 +214,7 @@ impl Broker {
 
 fn dead_letter(row: &SqlRow) -> Result<DeadLetter> {
     Ok(DeadLetter {
-        dead_letter_id: DeadLetterId(super::count(row, "dead_letter_id")?),
+        dead_letter_id: DeadLetterId(row.count("dead_letter_id")?),
         queue: row.own("queue_name")?,
         service_name: row.own("service_name")?,
         far_service: row.own("far_service_name")?,
@@ -224,12 +224,12 @@ fn dead_letter(row: &SqlRow) -> Result<DeadLetter> {
         conversation_group_id: row.own("conversation_group_id")?,
         is_conversation_open: row.own("is_conversation_open")?,
         message_sequence_number: row.own("sequence")?,
-        priority: super::count(row, "priority")?,
+        priority: row.count("priority")?,
         message_type_name: row.own::<Option<String>>("message_type_name")?.unwrap_or_default(),
         message_id: row.own("message_id")?,
         message_enqueue_time: row.own("enqueued_at")?,
         died_at: row.own("died_at")?,
-        attempts: super::count(row, "attempts")?,
+        attempts: row.count("attempts")?,
         reason: row.own("reason")?,
         body: PeekedBody::read(row)?,
     })

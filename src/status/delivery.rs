@@ -123,7 +123,7 @@ impl Side {
             service: text("service_name")?,
             far_service: text("far_service")?,
             contract: text("service_contract_name")?,
-            undelivered: super::count(row, "undelivered")?,
+            undelivered: row.count("undelivered")?,
             status: text("transmission_status")?,
         })
     }

@@ -1,7 +1,7 @@
 //! The faults of a running broker: findings with advice.
 
+use super::BY_POISON;
 use super::shell::{shell_command, shell_option};
-use super::{BY_POISON, count};
 use crate::broker::Broker;
 use crate::catalog::body::BodyChecks;
 use crate::catalog::{Catalog, OffBy, same_name};
@@ -255,7 +255,7 @@ fn of_work_queue(row: &SqlRow, now: Timestamp) -> Result<Vec<Finding>> {
         (FindingKind::WaitingJobs, "waiting", "waiting_since", is_enabled && is_idle),
         (FindingKind::LostJobs, "lost", "lost_since", true),
     ] {
-        let amount = count(row, amount)?;
+        let amount = row.count(amount)?;
         if is_fault && amount > 0 {
             let since = row.get::<Option<i64>>(since)?.map(Timestamp);
             findings.push(Seen { subject: row.own("subject")?, amount, since, detail: None }.finding(kind, now));
@@ -276,7 +276,7 @@ impl Seen {
     fn of(row: &SqlRow) -> Result<Self> {
         Ok(Self {
             subject: row.own("subject")?,
-            amount: count(row, "amount")?,
+            amount: row.count("amount")?,
             since: row.own::<Option<i64>>("since")?.map(Timestamp),
             detail: row.own("detail")?,
         })

@@ -244,9 +244,9 @@ fn monitor(row: &SqlRow) -> Result<MonitorStatus> {
         host_name: row.own("host_name")?,
         process_id: row.own("process_id")?,
         state: row.own("state")?,
-        max_queue_readers: count(row, "max_queue_readers")?,
-        readers_running: count(row, "readers_running")?,
-        sessions_waiting: count(row, "sessions_waiting")?,
+        max_queue_readers: row.count("max_queue_readers")?,
+        readers_running: row.count("readers_running")?,
+        sessions_waiting: row.count("sessions_waiting")?,
     })
 }
 
@@ -262,7 +262,7 @@ fn queue(row: &SqlRow, levels: Vec<LevelStatus>, monitors: Vec<MonitorStatus>) -
         readers_running: count_or_none(row, "readers_running")?,
         sessions_waiting: count_or_none(row, "sessions_waiting")?,
         monitors,
-        dead_letters: count(row, "dead_letters")?,
+        dead_letters: row.count("dead_letters")?,
         off: off(row)?,
         levels,
     })
@@ -277,9 +277,9 @@ fn off(row: &SqlRow) -> Result<Option<QueueOff>> {
 
 fn level(row: &SqlRow, at: Timestamp) -> Result<LevelStatus> {
     Ok(LevelStatus {
-        priority: count(row, "priority")?,
-        messages: count(row, "messages")?,
-        conversation_groups: count(row, "conversation_groups")?,
+        priority: row.count("priority")?,
+        messages: row.count("messages")?,
+        conversation_groups: row.count("conversation_groups")?,
         oldest_waiting_ms: waiting_ms(row, at)?,
         is_quarantined: row.own("is_quarantined")?,
         retry_in_ms: row
@@ -296,7 +296,7 @@ fn conversation_count(row: &SqlRow) -> Result<ConversationCount> {
         service_name: row.own("service_name")?,
         state,
         state_desc: state.description(),
-        endpoints: count(row, "endpoints")?,
+        endpoints: row.count("endpoints")?,
     })
 }
 
@@ -304,13 +304,9 @@ fn undelivered(row: &SqlRow, at: Timestamp) -> Result<Undelivered> {
     Ok(Undelivered {
         to_service_name: row.own("to_service_name")?,
         transmission_status: row.own("transmission_status")?,
-        messages: count(row, "messages")?,
+        messages: row.count("messages")?,
         oldest_waiting_ms: waiting_ms(row, at)?,
     })
-}
-
-fn count(row: &SqlRow, column: &str) -> Result<u64> {
-    Ok(u64::try_from(row.own::<i64>(column)?).unwrap_or_default())
 }
 
 fn count_or_none(row: &SqlRow, column: &str) -> Result<Option<u64>> {
@@ -318,7 +314,7 @@ fn count_or_none(row: &SqlRow, column: &str) -> Result<Option<u64>> {
 }
 
 fn waiting_ms(row: &SqlRow, at: Timestamp) -> Result<u64> {
-    let oldest = Timestamp(row.own("oldest")?);
+    let oldest = row.own("oldest")?;
     Ok(u64::try_from(at.since(oldest).as_millis()).unwrap_or(u64::MAX))
 }
 

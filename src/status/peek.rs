@@ -80,7 +80,7 @@ impl PeekedBody {
 
     pub(super) fn read(row: &SqlRow) -> Result<Self> {
         let bytes = row.own::<Option<Vec<u8>>>("body")?.unwrap_or_default();
-        Ok(Self { bytes, length: super::count(row, "body_bytes")? })
+        Ok(Self { bytes, length: row.count("body_bytes")? })
     }
 }
 
@@ -307,7 +307,7 @@ fn peeked(row: &SqlRow) -> Result<PeekedMessage> {
             },
             _ => MessageState::Waiting,
         },
-        priority: super::count(row, "priority")?,
+        priority: row.count("priority")?,
         queuing_order: row.own("queuing_order")?,
         conversation_group_id: row.own("conversation_group_id")?,
         conversation_handle: row.own("conversation_handle")?,
@@ -327,7 +327,7 @@ fn waiting(row: &SqlRow) -> Result<WaitingMessage> {
         conversation_handle: row.own("conversation_handle")?,
         from_service_name: row.own("from_service")?,
         to_service_name: row.own("to_service")?,
-        priority: super::count(row, "priority")?,
+        priority: row.count("priority")?,
         message_sequence_number: row.own("sequence")?,
         message_type_name: row.own("message_type_name")?,
         message_id: row.own("message_id")?,

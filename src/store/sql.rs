@@ -96,6 +96,14 @@ impl SqlRow {
         self.get(column).map_err(damaged)
     }
 
+    /// A number of Dialoq's own that is not below zero.
+    ///
+    /// # Errors
+    /// As [`SqlRow::own`].
+    pub(crate) fn count(&self, column: &str) -> Result<u64> {
+        Ok(u64::try_from(self.own::<i64>(column)?).unwrap_or_default())
+    }
+
     /// The values in the order of the columns.
     pub fn values(&self) -> &[SqlValue] {
         &self.values

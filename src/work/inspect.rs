@@ -185,21 +185,21 @@ impl Broker {
         let monitors = self.query(self.shared_store().texts().status.monitors, ()).await?.rows;
         let mut readers: HashMap<i64, u64> = HashMap::new();
         for row in &monitors {
-            *readers.entry(row.own("queue_id")?).or_default() += count(row, "readers_running")?;
+            *readers.entry(row.own("queue_id")?).or_default() += row.count("readers_running")?;
         }
         let status = |row: &SqlRow| {
             let oldest: Option<i64> = row.own("oldest_ready_us")?;
             Ok(WorkQueueStatus {
                 name: row.own("name")?,
-                is_enabled: row.own::<i64>("is_enabled")? != 0,
+                is_enabled: row.own("is_enabled")?,
                 order: row.own("work_order")?,
-                scheduled: count(row, "scheduled")?,
-                ready: count(row, "ready")?,
-                taken: count(row, "taken")?,
-                lost: count(row, "lost")?,
-                dead: count(row, "dead")?,
+                scheduled: row.count("scheduled")?,
+                ready: row.count("ready")?,
+                taken: row.count("taken")?,
+                lost: row.count("lost")?,
+                dead: row.count("dead")?,
                 oldest_ready_ms: oldest.map(|oldest| u64::try_from((now.0 - oldest) / 1000).unwrap_or(0)),
-                finished: count(row, "finished")?,
+                finished: row.count("finished")?,
                 readers_running: readers.get(&row.own("queue_id")?).copied(),
             })
         };
@@ -299,7 +299,7 @@ impl Broker {
         let Some(queue_id) = self.catalog().work_queue(queue).map(|queue| queue.id) else { return Ok(None) };
         let params = vec![SqlValue::Integer(queue_id.into()), SqlValue::Integer(job.0.cast_signed())];
         let rows = self.query(self.work_texts().finish, params).await?.rows;
-        rows.first().map(|row| Ok((row.own("finished_as")?, count(row, "attempts")?))).transpose()
+        rows.first().map(|row| Ok((row.own("finished_as")?, row.count("attempts")?))).transpose()
     }
 
     /// How long the completed jobs of the history waited and took, by queue, reader or writer.
@@ -318,17 +318,17 @@ impl Broker {
         self.check_named(rows.len(), queue).await?;
         let spread = |row: &SqlRow, what: &str| -> Result<Spread> {
             Ok(Spread {
-                average_us: count(row, &format!("{what}_avg_us"))?,
-                p50_us: count(row, &format!("{what}_p50_us"))?,
-                p95_us: count(row, &format!("{what}_p95_us"))?,
-                p99_us: count(row, &format!("{what}_p99_us"))?,
+                average_us: row.count(&format!("{what}_avg_us"))?,
+                p50_us: row.count(&format!("{what}_p50_us"))?,
+                p95_us: row.count(&format!("{what}_p95_us"))?,
+                p99_us: row.count(&format!("{what}_p99_us"))?,
             })
         };
         let statistics = |row: &SqlRow| {
             Ok(WorkStatistics {
                 queue: row.own("queue")?,
                 name: row.own::<Option<String>>("name")?.unwrap_or_default(),
-                jobs: count(row, "jobs")?,
+                jobs: row.count("jobs")?,
                 to_take: spread(row, "take")?,
                 to_complete: spread(row, "complete")?,
             })
@@ -491,12 +491,12 @@ fn job_status(row: &SqlRow) -> Result<JobStatus> {
         queue: row.own("queue")?,
         job_type: row.own("job_type")?,
         key: row.own("job_key")?,
-        level: count(row, "level")?,
+        level: row.count("level")?,
         state: row.own("state")?,
-        attempts: count(row, "attempts")?,
-        token: count(row, "token")?,
+        attempts: row.count("attempts")?,
+        token: row.count("token")?,
         due_at: row.own("due_at")?,
-        pushed_at: Timestamp(row.own("pushed_at")?),
+        pushed_at: row.own("pushed_at")?,
         pushed_by: row.own("pushed_by")?,
         taken_at: row.own("taken_at")?,
         taken_by: row.own("taken_by")?,
@@ -513,12 +513,12 @@ fn finished_job(row: &SqlRow) -> Result<FinishedJob> {
         job_type: row.own("job_type")?,
         key: row.own("job_key")?,
         finished_as: row.own("finished_as")?,
-        attempts: count(row, "attempts")?,
-        pushed_at: Timestamp(row.own("pushed_at")?),
+        attempts: row.count("attempts")?,
+        pushed_at: row.own("pushed_at")?,
         pushed_by: row.own("pushed_by")?,
         taken_at: row.own("taken_at")?,
         taken_by: row.own("taken_by")?,
-        finished_at: Timestamp(row.own("finished_at")?),
+        finished_at: row.own("finished_at")?,
         last_error: row.own("last_error")?,
         result: row.own("result")?,
     })
@@ -544,10 +544,6 @@ fn text(value: &Option<String>) -> SqlValue {
 
 fn number(value: Option<i64>) -> SqlValue {
     value.map_or(SqlValue::Null, SqlValue::Integer)
-}
-
-pub(super) fn count(row: &SqlRow, column: &str) -> Result<u64> {
-    Ok(row.own::<i64>(column)?.max(0).unsigned_abs())
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Looking at work schedules. Nothing is locked or changed.
 
-use super::inspect::count;
 use crate::broker::Broker;
 use crate::catalog::Timetable;
 use crate::error::Result;
@@ -47,13 +46,13 @@ impl Broker {
             Ok(WorkScheduleStatus {
                 name: row.own("name")?,
                 queue: row.own("queue")?,
-                is_enabled: row.own::<i64>("is_enabled")? != 0,
+                is_enabled: row.own("is_enabled")?,
                 cron: row.own("cron")?,
                 time_zone: row.own("time_zone")?,
                 missed: row.own("missed")?,
                 job_type: row.own("job_type")?,
                 key: row.own("job_key")?,
-                level: count(row, "level")?,
+                level: row.count("level")?,
                 next_at: row.own("next_us")?,
                 last_at: row.own("last_us")?,
             })
