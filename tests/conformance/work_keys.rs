@@ -178,6 +178,66 @@ case!(a_batch_takes_of_each_key_what_its_limit_leaves, [237, 245], async |t| {
     assert_eq!(names(&leased(&t, 9).await?), "a2");
 });
 
+/// Two hundred and ten jobs of one key, of which one may be taken, and it is: more than a server reads before it asks each key.
+async fn fill_a_key(t: &Rig, levels: &[u8]) -> Result<()> {
+    let tx = t.begin().await?;
+    for level in levels {
+        for _ in 0..210 {
+            tx.0.push_job("w", "full").job_type("a").key("full").level(*level).await?;
+        }
+    }
+    tx.commit().await?;
+    let first = leased(t, 1).await?;
+    assert_eq!(names(&first), "full");
+    Ok(())
+}
+
+case!(jobs_behind_many_of_a_full_key_are_taken_in_the_order_of_their_queue, [235, 237, 245], async |t| {
+    for order in ["FIFO", "LIFO"] {
+        with(&t, &format!("MAX_TAKEN_PER_KEY = 1, ORDER = {order}")).await?;
+        let mut others = [(Some("k"), "a1"), (Some("l"), "b2"), (None, "a3"), (Some("k"), "b4"), (None, "b5")];
+        let mut first = Vec::new();
+        if order == "LIFO" {
+            others.reverse();
+        } else {
+            fill_a_key(&t, &[5]).await?;
+        }
+        for (key, name) in others {
+            push(&t, key, name).await?;
+        }
+        if order == "LIFO" {
+            fill_a_key(&t, &[5]).await?;
+        }
+        for (job_type, count, given) in [("b", 1, "b2"), ("a", 1, "a1"), ("b", 9, "b5"), ("a", 9, "a3"), ("b", 9, "")] {
+            let jobs = of_type(&t, job_type, count).await?;
+            assert_eq!(names(&jobs), given, "{order}: {job_type}");
+            first.extend(jobs);
+        }
+        assert_eq!(names(&leased(&t, 9).await?), "", "{order}: a1 is taken");
+        t.broker.complete_job(&first[1]).await?;
+        push(&t, Some("m"), "a6").await?;
+        push(&t, None, "a7").await?;
+        let given = if order == "LIFO" { "a7 a6 b4" } else { "b4 a6 a7" };
+        assert_eq!(names(&leased(&t, 9).await?), given, "{order}");
+        t.define("DROP WORK QUEUE w").await?;
+    }
+});
+
+case!(jobs_behind_many_of_a_full_key_are_taken_by_level_and_by_age, [235, 236, 245], async |t| {
+    with(&t, "MAX_TAKEN_PER_KEY = 1, ORDER = PRIORITY").await?;
+    fill_a_key(&t, &[9, 5]).await?;
+    push(&t, Some("k"), "b1/2 b2/8").await?;
+    push(&t, Some("l"), "a3/8 b4/5").await?;
+    push(&t, None, "b5/8 a6/2").await?;
+    assert_eq!(names(&leased(&t, 1).levels(2..=5).await?), "b4/5");
+    assert_eq!(names(&leased(&t, 1).oldest().await?), "b1/2");
+    assert_eq!(names(&leased(&t, 1).oldest().await?), "b5/8", "k and l are taken");
+    assert_eq!(names(&of_levels(&t, 5..=9, 9).await?), "");
+    push(&t, Some("m"), "a7/3 a8/7").await?;
+    assert_eq!(names(&leased(&t, 2).oldest().await?), "a6/2 a7/3");
+    assert_eq!(names(&leased(&t, 9).await?), "");
+});
+
 case!(a_key_with_a_limit_gives_a_job_of_a_level_behind_one_of_another, [236, 245], async |t| {
     with(&t, "MAX_TAKEN_PER_KEY = 1, ORDER = PRIORITY").await?;
     push(&t, Some("k"), "a1/9 b2/3 a3/3").await?;

@@ -207,7 +207,7 @@ async fn holding(broker: &Broker) -> (Tx, Job) {
     (tx, job)
 }
 
-async fn soon<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn soon<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let answer = async {
         loop {
             if let Some(answer) = ask().await {

@@ -18,7 +18,7 @@ pub(crate) async fn connect(url: &str) -> Client {
     client
 }
 
-async fn number(client: &Client, text: &str) -> i64 {
+pub(crate) async fn number(client: &Client, text: &str) -> i64 {
     client.query_one(text, &[]).await.unwrap_or_else(|error| panic!("{text}: {error:?}")).get(0)
 }
 

@@ -18,6 +18,7 @@ mod garbage_mssql;
 mod held;
 mod hostile_mssql;
 mod jobs;
+mod jobs_keys;
 mod jobs_locks;
 mod jobs_locks_mssql;
 mod jobs_mssql;
@@ -230,6 +231,9 @@ fn main() -> ExitCode {
             a_process_that_leaves_takes_no_time_with_it a_schedule_that_cannot_fire_stops_no_other
             a_step_pushes_the_body_of_its_schedule a_queue_of_a_schedule_is_not_removed an_opening_for_reading_leaves_what_is_due
             a_schedule_counts_from_a_clock_that_was_set_back an_opening_that_is_given_up_leaves_no_session;
+        Postgres jobs_keys: a_search_by_key_gives_the_job_that_a_search_in_order_gives
+            a_job_behind_those_of_very_many_full_keys_is_found a_job_behind_many_of_other_types_is_found
+            jobs_of_a_queue_that_limits_its_keys_later_are_marked;
         Postgres jobs_strict: a_take_by_type_gives_no_job_before_the_first_of_its_key a_take_by_type_finds_the_second_job_of_a_key_however_far_it_is
             a_take_by_type_reads_each_key_once a_take_passes_over_many_lines_that_wait
             a_row_that_is_locked_for_a_moment_lets_no_later_job_pass a_row_that_is_locked_has_one_of_the_places_of_its_key the_order_holds_beside_refused_reports

@@ -14,7 +14,8 @@ const SCRIPT: &str =
     CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);
     CREATE WORK QUEUE free; CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, ORDER = PRIORITY;
     CREATE WORK QUEUE by_cte WITH TAKE_BY = CTE; CREATE WORK QUEUE by_cursor WITH TAKE_BY = CURSOR;
-    CREATE WORK QUEUE by_applock WITH TAKE_BY = APPLOCK; CREATE WORK QUEUE plain; CREATE WORK QUEUE strict WITH ORDER = FIFO_STRICT";
+    CREATE WORK QUEUE by_applock WITH TAKE_BY = APPLOCK; CREATE WORK QUEUE plain; CREATE WORK QUEUE strict WITH ORDER = FIFO_STRICT;
+    CREATE WORK QUEUE keyed WITH MAX_TAKEN_PER_KEY = 1";
 
 /// Conversations that are begun, each with two messages that wait.
 const CONVERSATIONS: u64 = 1_000;
@@ -30,6 +31,10 @@ const FILL: &str = "
     FROM generate_series(1, $count) AS t (n), (VALUES ('free'), ('limited'), ('by_cte'), ('by_cursor'), ('by_applock'), ('strict')) AS w (name),
         (SELECT coalesce(max(j.job_id), 0) AS n FROM dialoq.job AS j) AS l;
     SELECT dialoq.push_job('plain') FROM generate_series(1, $count + 100);
+    DELETE FROM dialoq.job AS j WHERE j.job_type = 'behind';
+    SELECT dialoq.push_job('keyed', 'full', p_job_key => 'full') FROM generate_series(1, $count);
+    SELECT dialoq.take_jobs('keyed', p_has_lease => true);
+    SELECT dialoq.push_job('keyed', 'behind', p_job_key => t.n::text) FROM generate_series(1, 7) AS t (n);
     SELECT dialoq.push_job('free', p_delay_ms => 1000000) FROM generate_series(1, $count);
     SELECT dialoq.push_job('free', 'taken') FROM generate_series(1, 2);
     SELECT dialoq.take_jobs('free', 2, 'taken', p_has_lease => true);
@@ -160,6 +165,15 @@ const VERBS: &[(u64, &str)] = &[
     (1, "SELECT dialoq.take_jobs('limited', p_oldest => true)"),
     (2, "SELECT dialoq.take_jobs('limited', 2, p_has_lease => true)"),
     (2, "SELECT dialoq.take_jobs('strict', 2, p_has_lease => true)"),
+    // Of jobs whose key is full it reads the first 200 and whether there is another, and counts each in the table and in its index.
+    (64, "SELECT dialoq.take_jobs('keyed', p_has_lease => true)"),
+    (64, "SELECT dialoq.take_jobs('keyed', p_job_type => 'behind', p_has_lease => true)"),
+    // As poll does.
+    (
+        64,
+        "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+        SELECT f.* FROM dialoq.work_queue AS q, dialoq.has_job_to_take(q, now()) AS f WHERE q.name = 'keyed'",
+    ),
     (
         1,
         "SELECT dialoq.claim_jobs('01234567-89ab-cdef-0123-456789abcdef', '01234567-89ab-cdef-0123-456789abcdee', 0, 'free', 1,

@@ -8,6 +8,12 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT q.work_order = 'FIFO_STRICT' OR q.max_taken + q.max_taken_per_key + q.rate_jobs + q.key_rate_jobs > 0
 $$;
 
+-- Whether a queue limits the jobs of a key, other than by its order.
+CREATE OR REPLACE FUNCTION dialoq.limits_keys(q dialoq.work_queue) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT q.work_order <> 'FIFO_STRICT' AND q.max_taken_per_key + q.key_rate_jobs > 0
+$$;
+
 -- Lets no other session take from a queue with limits, to the end of the transaction. The holder is another take, which is
 -- short, or an open transaction of plain SQL that has taken. The server queues the takes that wait. However long their line is,
 -- it is waited for while it moves: each holder leaves its number in the row. With a bound of 250 ms, 45 takes of 64 readers
@@ -216,9 +222,7 @@ BEGIN
             SELECT n.job_id IS NOT NULL
             FROM dialoq.next_strict_job(q, NULL, v_blocked.blocked, v_blocked.is_keyless_blocked, 0, '{}', '{}', '{}', p_now) AS n);
     END IF;
-    RETURN EXISTS (
-        SELECT FROM dialoq.job AS j
-        WHERE j.queue_id = q.queue_id AND j.state = 1
-            AND CASE WHEN j.job_key IS NULL THEN NOT v_blocked.is_keyless_blocked
-                ELSE j.job_key NOT IN (SELECT unnest(v_blocked.blocked)) END);
+    RETURN (
+        SELECT n.job_id IS NOT NULL
+        FROM dialoq.next_job(q, NULL, 0, 9, false, v_blocked.blocked, v_blocked.is_keyless_blocked, -1, 0) AS n);
 END $$;

@@ -35,37 +35,211 @@ END $$;
 --     without a key are; the place after which to look, so that a take of many jobs does not read again what it has taken
 -- Gives: the job, its key and its place; NULL if there is none
 CREATE OR REPLACE FUNCTION dialoq.next_job(
-    p_queue_id integer, p_job_type text, p_from integer, p_to integer, p_oldest boolean, p_blocked text[], p_is_keyless_blocked boolean,
+    q dialoq.work_queue, p_job_type text, p_from integer, p_to integer, p_oldest boolean, p_blocked text[], p_is_keyless_blocked boolean,
     p_past_rank integer, p_past_order bigint, OUT job_id bigint, OUT job_key text, OUT rank integer, OUT take_order bigint)
 LANGUAGE plpgsql AS $$
+DECLARE
+    n record;
 BEGIN
-    IF p_oldest THEN
+    IF NOT p_oldest THEN
+        SELECT * INTO n
+        FROM dialoq.next_job_of_ranks(q, p_job_type, p_from, p_to, p_blocked, p_is_keyless_blocked, p_past_rank, p_past_order);
+        job_id := n.job_id;
+        job_key := n.job_key;
+        rank := n.rank;
+        take_order := n.take_order;
+    ELSIF q.are_jobs_marked AND cardinality(p_blocked) > 0 THEN
+        FOR i IN p_from..p_to LOOP
+            SELECT * INTO n
+            FROM dialoq.next_job_of_ranks(q, p_job_type, i, i, p_blocked, p_is_keyless_blocked, i, p_past_order);
+            CONTINUE WHEN n.job_id IS NULL OR n.take_order > next_job.take_order;
+            job_id := n.job_id;
+            job_key := n.job_key;
+            rank := n.rank;
+            take_order := n.take_order;
+        END LOOP;
+    ELSE
         -- The oldest of the first jobs of each rank.
         SELECT f.job_id, f.job_key, k.rank, f.take_order INTO next_job.job_id, next_job.job_key, next_job.rank, next_job.take_order
         FROM generate_series(p_from, p_to) AS k (rank)
         CROSS JOIN LATERAL (
             SELECT j.job_id, j.job_key, j.take_order FROM dialoq.job AS j
-            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = k.rank AND j.take_order > p_past_order
+            WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top = k.rank AND j.take_order > p_past_order
                 AND (p_job_type IS NULL OR j.job_type = p_job_type)
                 AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key NOT IN (SELECT unnest(p_blocked)) END
             ORDER BY j.rank_from_top, j.take_order LIMIT 1) AS f
         ORDER BY f.take_order LIMIT 1;
-    ELSIF p_job_type IS NULL THEN
-        SELECT j.job_id, j.job_key, j.rank_from_top, j.take_order
-        INTO next_job.job_id, next_job.job_key, next_job.rank, next_job.take_order
-        FROM dialoq.job AS j
-        WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
-            AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
-            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key NOT IN (SELECT unnest(p_blocked)) END
-        ORDER BY j.rank_from_top, j.take_order LIMIT 1;
+    END IF;
+END $$;
+
+-- The first job of some ranks that may be taken. If a key has many ready jobs and as many are taken as its limit allows, a search in
+-- the order of the queue reads over them: beside 232,000 such jobs each take lasted 70 ms, and the takes of a queue with limits come one
+-- after the other. So the first 200 jobs are read, then the first job of each key, and all jobs only where the keys are many too.
+-- Takes, Gives: as next_job
+CREATE OR REPLACE FUNCTION dialoq.next_job_of_ranks(
+    q dialoq.work_queue, p_job_type text, p_from integer, p_to integer, p_blocked text[], p_is_keyless_blocked boolean,
+    p_past_rank integer, p_past_order bigint, OUT job_id bigint, OUT job_key text, OUT rank integer, OUT take_order bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    f record;
+BEGIN
+    SELECT * INTO f
+    FROM dialoq.scan_jobs(q.queue_id, p_job_type, p_from, p_to, p_blocked, p_is_keyless_blocked, p_past_rank, p_past_order,
+        CASE WHEN q.are_jobs_marked AND cardinality(p_blocked) > 0 THEN 200 END);
+    IF f.is_cut THEN
+        SELECT * INTO f
+        FROM dialoq.first_job_of_keys(q.queue_id, p_job_type, p_from, p_to, p_blocked, p_is_keyless_blocked, p_past_rank, p_past_order,
+            1000);
+        IF f.is_cut THEN
+            SELECT * INTO f
+            FROM dialoq.scan_jobs(q.queue_id, p_job_type, p_from, p_to, p_blocked, p_is_keyless_blocked, p_past_rank, p_past_order, NULL);
+        END IF;
+    END IF;
+    job_id := f.job_id;
+    job_key := f.job_key;
+    rank := f.rank;
+    take_order := f.take_order;
+END $$;
+
+-- Reads ready jobs in the order of their queue.
+-- Takes: as next_job; how many are read at most (NULL: all)
+-- Gives: the first that may be taken, its key and its place; if there is none, whether others were left unread
+CREATE OR REPLACE FUNCTION dialoq.scan_jobs(
+    p_queue_id integer, p_job_type text, p_from integer, p_to integer, p_blocked text[], p_is_keyless_blocked boolean,
+    p_past_rank integer, p_past_order bigint, p_top integer,
+    OUT job_id bigint, OUT job_key text, OUT rank integer, OUT take_order bigint, OUT is_cut boolean)
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_job_type IS NULL THEN
+        SELECT f.job_id, f.job_key, f.rank_from_top, f.take_order
+        INTO scan_jobs.job_id, scan_jobs.job_key, scan_jobs.rank, scan_jobs.take_order
+        FROM (
+            SELECT j.job_id, j.job_key, j.rank_from_top, j.take_order FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
+            ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f
+        WHERE CASE WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE f.job_key NOT IN (SELECT unnest(p_blocked)) END
+        LIMIT 1;
+        is_cut := p_top IS NOT NULL AND scan_jobs.job_id IS NULL AND EXISTS (
+            SELECT FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
+            ORDER BY j.rank_from_top, j.take_order OFFSET p_top LIMIT 1);
     ELSE
-        SELECT j.job_id, j.job_key, j.rank_from_top, j.take_order
-        INTO next_job.job_id, next_job.job_key, next_job.rank, next_job.take_order
-        FROM dialoq.job AS j
-        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
-            AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
-            AND CASE WHEN j.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE j.job_key NOT IN (SELECT unnest(p_blocked)) END
-        ORDER BY j.rank_from_top, j.take_order LIMIT 1;
+        SELECT f.job_id, f.job_key, f.rank_from_top, f.take_order
+        INTO scan_jobs.job_id, scan_jobs.job_key, scan_jobs.rank, scan_jobs.take_order
+        FROM (
+            SELECT j.job_id, j.job_key, j.rank_from_top, j.take_order FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
+            ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f
+        WHERE CASE WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE f.job_key NOT IN (SELECT unnest(p_blocked)) END
+        LIMIT 1;
+        is_cut := p_top IS NOT NULL AND scan_jobs.job_id IS NULL AND EXISTS (
+            SELECT FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                AND (j.rank_from_top, j.take_order) > (p_past_rank, p_past_order)
+            ORDER BY j.rank_from_top, j.take_order OFFSET p_top LIMIT 1);
+    END IF;
+END $$;
+
+-- Reads the first ready jobs of each key of a queue whose jobs are marked, see mark_jobs.
+-- Takes: as next_job; how many keys are read at most
+-- Gives: the first that may be taken, its key and its place; whether other keys or jobs were left unread
+CREATE OR REPLACE FUNCTION dialoq.first_job_of_keys(
+    p_queue_id integer, p_job_type text, p_from integer, p_to integer, p_blocked text[], p_is_keyless_blocked boolean,
+    p_past_rank integer, p_past_order bigint, p_top integer,
+    OUT job_id bigint, OUT job_key text, OUT rank integer, OUT take_order bigint, OUT is_cut boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    h record;
+    f record;
+    v_keys integer := 0;
+    -- A rank below that of the best job so far is not read.
+    v_lowest integer := p_to;
+BEGIN
+    FOR h IN
+        WITH RECURSIVE head AS (
+            (SELECT j.job_key FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.job_key IS NOT NULL AND j.state = 1 AND j.has_key_limit
+            ORDER BY j.queue_id, j.job_key, j.rank_from_top, j.take_order LIMIT 1)
+            UNION ALL
+            SELECT n.job_key
+            FROM head AS b
+            CROSS JOIN LATERAL (
+                SELECT j.job_key FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.job_key > b.job_key AND j.state = 1 AND j.has_key_limit
+                ORDER BY j.queue_id, j.job_key, j.rank_from_top, j.take_order LIMIT 1) AS n
+        )
+        SELECT k.job_key, CASE WHEN k.job_key IS NULL THEN p_is_keyless_blocked ELSE k.job_key IN (SELECT unnest(p_blocked)) END AS is_blocked
+        FROM (SELECT NULL AS job_key UNION ALL (SELECT b.job_key FROM head AS b LIMIT p_top)) AS k
+    LOOP
+        v_keys := v_keys + 1;
+        CONTINUE WHEN h.is_blocked;
+        FOR i IN greatest(p_from, p_past_rank)..v_lowest LOOP
+            SELECT * INTO f
+            FROM dialoq.first_job_of_key(p_queue_id, h.job_key, p_job_type, i,
+                CASE WHEN i = p_past_rank THEN p_past_order ELSE -9223372036854775808 END);
+            IF f.is_cut THEN
+                is_cut := true;
+                RETURN;
+            END IF;
+            CONTINUE WHEN f.job_id IS NULL;
+            IF first_job_of_keys.job_id IS NULL OR i < first_job_of_keys.rank OR f.take_order < first_job_of_keys.take_order THEN
+                job_id := f.job_id;
+                job_key := h.job_key;
+                rank := i;
+                v_lowest := i;
+                take_order := f.take_order;
+            END IF;
+            EXIT;
+        END LOOP;
+    END LOOP;
+    -- One more than the keys: jobs without a key.
+    is_cut := v_keys > p_top;
+END $$;
+
+-- Reads the ready jobs of one key and one rank of such a queue, 200 at most.
+-- Takes: the queue; the key (NULL: jobs without one); the type (NULL: any); the rank; the place after which to look
+-- Gives: the first, and its place; if there is none, whether others were left unread
+CREATE OR REPLACE FUNCTION dialoq.first_job_of_key(
+    p_queue_id integer, p_job_key text, p_job_type text, p_rank integer, p_past_order bigint,
+    OUT job_id bigint, OUT take_order bigint, OUT is_cut boolean)
+LANGUAGE plpgsql AS $$
+BEGIN
+    is_cut := false;
+    IF p_job_key IS NULL THEN
+        SELECT f.job_id, f.take_order INTO first_job_of_key.job_id, first_job_of_key.take_order
+        FROM (
+            SELECT j.job_id, j.job_type, j.take_order FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.job_key IS NULL AND j.state = 1 AND j.has_key_limit AND j.rank_from_top = p_rank
+                AND j.take_order > p_past_order
+            ORDER BY j.queue_id, j.job_key, j.rank_from_top, j.take_order LIMIT 200) AS f
+        WHERE p_job_type IS NULL OR f.job_type = p_job_type
+        LIMIT 1;
+        IF first_job_of_key.job_id IS NULL AND p_job_type IS NOT NULL THEN
+            is_cut := EXISTS (
+                SELECT FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.job_key IS NULL AND j.state = 1 AND j.has_key_limit AND j.rank_from_top = p_rank
+                    AND j.take_order > p_past_order
+                ORDER BY j.queue_id, j.job_key, j.rank_from_top, j.take_order OFFSET 200 LIMIT 1);
+        END IF;
+    ELSE
+        SELECT f.job_id, f.take_order INTO first_job_of_key.job_id, first_job_of_key.take_order
+        FROM (
+            SELECT j.job_id, j.job_type, j.take_order FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.job_key = p_job_key AND j.state = 1 AND j.has_key_limit AND j.rank_from_top = p_rank
+                AND j.take_order > p_past_order
+            ORDER BY j.queue_id, j.job_key, j.rank_from_top, j.take_order LIMIT 200) AS f
+        WHERE p_job_type IS NULL OR f.job_type = p_job_type
+        LIMIT 1;
+        IF first_job_of_key.job_id IS NULL AND p_job_type IS NOT NULL THEN
+            is_cut := EXISTS (
+                SELECT FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.job_key = p_job_key AND j.state = 1 AND j.has_key_limit AND j.rank_from_top = p_rank
+                    AND j.take_order > p_past_order
+                ORDER BY j.queue_id, j.job_key, j.rank_from_top, j.take_order OFFSET 200 LIMIT 1);
+        END IF;
     END IF;
 END $$;
 

@@ -2,15 +2,16 @@
 -- Takes, Gives, Errors, Locks: see each function
 
 -- Scheduled jobs become ready, leases and the attempts of dead processes end, rates let jobs go, names whose windows are
--- over, old history and the rest of dropped queues go. It skips locked rows.
--- Takes: the time, how many jobs at most, the dropped queues that this transaction saw before it had a number
+-- over, old history and the rest of dropped queues go, jobs of queues that limit their keys are marked. It skips locked rows.
+-- Takes: the time, how many jobs at most, the dropped and the unmarked queues that this transaction saw before it had a number
 -- Gives: how many jobs changed; notices; the time of the next event
 CREATE OR REPLACE FUNCTION dialoq.tick_jobs(
-    p_now timestamptz, p_top integer, p_dropped integer[], OUT did integer, OUT notices text, OUT due_at timestamptz)
+    p_now timestamptz, p_top integer, p_dropped integer[], p_unmarked integer[], OUT did integer, OUT notices text, OUT due_at timestamptz)
 LANGUAGE plpgsql SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     v_done record;
     v_is_manual boolean;
+    v_is_marking boolean;
     -- As in tick.
     v_left integer;
 BEGIN
@@ -41,18 +42,20 @@ BEGIN
     -- Here rather than in a take of plain SQL, whose transaction may stay open.
     PERFORM dialoq.reserve_tokens();
     PERFORM dialoq.clear_dropped_work_queues(p_dropped);
+    v_is_marking := dialoq.mark_jobs(p_unmarked, 2000);
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
     due_at := least(
         (SELECT j.due_at FROM dialoq.job AS j WHERE j.due_at > p_now AND j.holder IS NULL ORDER BY j.due_at LIMIT 1),
         (SELECT r.wake_at FROM dialoq.work_rate AS r WHERE r.wake_at > p_now ORDER BY r.wake_at LIMIT 1),
-        CASE WHEN dialoq.cut_job_history(p_now, 2000) THEN p_now END,
+        CASE WHEN dialoq.cut_job_history(p_now, 2000) OR v_is_marking THEN p_now END,
         -- Another session has locked the row.
         CASE WHEN EXISTS (SELECT FROM dialoq.job AS j WHERE j.due_at <= p_now AND j.holder IS NULL)
             THEN p_now + interval '1 second' END,
         -- Its host may die without a notice.
         CASE WHEN NOT v_is_manual AND EXISTS (SELECT FROM dialoq.job AS j WHERE j.process IS NOT NULL)
             THEN p_now + interval '5 seconds' END,
-        CASE WHEN NOT v_is_manual AND EXISTS (SELECT FROM dialoq.dropped_work_queue) THEN p_now + interval '1 second' END);
+        CASE WHEN NOT v_is_manual AND (EXISTS (SELECT FROM dialoq.dropped_work_queue) OR EXISTS (SELECT FROM dialoq.unmarked_work_queue))
+            THEN p_now + interval '1 second' END);
 END $$;
 
 -- Wakes the readers of queues whose rate lets one more job go, and forgets rates that hold nothing back.
@@ -96,4 +99,66 @@ BEGIN
                 AND NOT EXISTS (SELECT FROM dialoq.unique_job AS u WHERE u.queue_id = d.queue_id);
         END IF;
     END LOOP;
+END $$;
+
+-- Marks the jobs of queues that have limited their keys since those were pushed: next_job finds marked jobs by their key. A push gets
+-- its number before it reads the queue, see clear_dropped_work_queues. No take is under way meanwhile: it would pass over the rows
+-- that are locked here.
+-- Takes: the queues that this transaction saw before it had a number; how many jobs are read at most
+-- Gives: whether more can be marked at once
+CREATE OR REPLACE FUNCTION dialoq.mark_jobs(p_seen integer[], p_top integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    u record;
+    v_read bigint[];
+    v_unmarked bigint[];
+    v_marked bigint;
+    v_is_more boolean := false;
+    v_timeout text := current_setting('lock_timeout');
+BEGIN
+    FOR u IN SELECT w.* FROM dialoq.unmarked_work_queue AS w FOR UPDATE SKIP LOCKED LOOP
+        IF NOT EXISTS (SELECT FROM dialoq.work_queue AS q WHERE q.queue_id = u.queue_id AND dialoq.limits_keys(q)) THEN
+            DELETE FROM dialoq.unmarked_work_queue AS w WHERE w.queue_id = u.queue_id;
+            CONTINUE;
+        ELSIF u.after_xid IS NULL THEN
+            UPDATE dialoq.unmarked_work_queue AS w SET after_xid = pg_current_xact_id()
+            WHERE w.queue_id = u.queue_id AND u.queue_id = ANY (p_seen);
+            CONTINUE;
+        ELSIF u.after_xid > pg_snapshot_xmin(pg_current_snapshot()) AND u.after_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN
+            CONTINUE;
+        END IF;
+        BEGIN
+            -- Takes come one after the other, so a turn comes soon.
+            PERFORM set_config('lock_timeout', '250ms', true);
+            PERFORM FROM dialoq.work_limit AS l WHERE l.queue_id = u.queue_id FOR UPDATE;
+            PERFORM set_config('lock_timeout', v_timeout, true);
+        EXCEPTION WHEN lock_not_available THEN
+            CONTINUE;
+        END;
+        v_read := ARRAY(SELECT j.job_id FROM dialoq.job AS j WHERE j.job_id > u.last_job_id ORDER BY j.job_id LIMIT p_top);
+        v_unmarked := ARRAY(
+            SELECT j.job_id FROM dialoq.job AS j
+            WHERE j.job_id = ANY (v_read) AND j.queue_id = u.queue_id AND NOT j.has_key_limit);
+        UPDATE dialoq.job AS j SET has_key_limit = true WHERE j.ctid = ANY (ARRAY(
+            SELECT f.ctid FROM dialoq.job AS f WHERE f.job_id = ANY (v_unmarked) FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS v_marked = ROW_COUNT;
+        u.has_passed_over := u.has_passed_over OR v_marked < cardinality(v_unmarked);
+        IF cardinality(v_read) = p_top THEN
+            v_is_more := true;
+            UPDATE dialoq.unmarked_work_queue AS w SET last_job_id = v_read[p_top], has_passed_over = u.has_passed_over
+            WHERE w.queue_id = u.queue_id;
+        ELSE
+            IF NOT u.has_passed_over THEN
+                -- ALTER WORK QUEUE locks this row before that of the unmarked queue.
+                UPDATE dialoq.work_queue AS q SET are_jobs_marked = true WHERE q.ctid = ANY (ARRAY(
+                    SELECT f.ctid FROM dialoq.work_queue AS f
+                    WHERE f.queue_id = u.queue_id AND dialoq.limits_keys(f) FOR UPDATE SKIP LOCKED));
+                DELETE FROM dialoq.unmarked_work_queue AS w
+                WHERE w.queue_id = u.queue_id AND EXISTS (
+                    SELECT FROM dialoq.work_queue AS q WHERE q.queue_id = u.queue_id AND q.are_jobs_marked);
+            END IF;
+            UPDATE dialoq.unmarked_work_queue AS w SET last_job_id = 0, has_passed_over = false WHERE w.queue_id = u.queue_id;
+        END IF;
+    END LOOP;
+    RETURN v_is_more;
 END $$;

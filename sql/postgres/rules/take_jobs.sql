@@ -342,7 +342,7 @@ BEGIN
             FROM dialoq.next_strict_job(q, p_job_type, v_blocked, v_is_keyless_blocked, v_order, v_keys, v_lasts, v_rooms, p_now) AS n;
         ELSE
             SELECT n.*, 0::bigint AS before INTO j FROM dialoq.next_job(
-                q.queue_id, p_job_type, p_from, p_to, p_oldest, v_blocked, v_is_keyless_blocked, v_rank, v_order) AS n;
+                q, p_job_type, p_from, p_to, p_oldest, v_blocked, v_is_keyless_blocked, v_rank, v_order) AS n;
         END IF;
         EXIT WHEN j.job_id IS NULL;
         v_rank := j.rank;

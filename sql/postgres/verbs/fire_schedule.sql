@@ -55,10 +55,11 @@ BEGIN
         SELECT * INTO STRICT q FROM dialoq.work_queue AS w WHERE w.queue_id = s.queue_id;
         v_id := nextval('dialoq.next_job_id');
         INSERT INTO dialoq.job (
-            job_id, queue_id, rank_from_top, take_order, state, level, pushed_at, job_type, job_key, pushed_by, body)
+            job_id, queue_id, rank_from_top, take_order, state, level, pushed_at, job_type, job_key, pushed_by, has_key_limit, body)
         VALUES (
             v_id, q.queue_id, dialoq.job_rank(q.work_order, s.level), dialoq.job_place(q.work_order, v_id), 1, s.level, v_now,
-            s.job_type, s.job_key, left('schedule ' || s.name, 128), CASE WHEN length(p_body) > 0 THEN p_body END);
+            s.job_type, s.job_key, left('schedule ' || s.name, 128), dialoq.limits_keys(q),
+            CASE WHEN length(p_body) > 0 THEN p_body END);
     END IF;
     RETURN QUERY SELECT true, dialoq.publish_notices(concat_ws(' ',
         CASE WHEN v_is_new THEN 'q:' || q.queue_id::text END, dialoq.due_notice(p_next_at)));

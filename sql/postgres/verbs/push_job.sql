@@ -35,10 +35,11 @@ BEGIN
     THEN
         v_id := nextval('dialoq.next_job_id');
         INSERT INTO dialoq.job AS j (
-            job_id, queue_id, rank_from_top, take_order, state, level, pushed_at, job_type, job_key, pushed_by, body)
+            job_id, queue_id, rank_from_top, take_order, state, level, pushed_at, job_type, job_key, pushed_by, has_key_limit,
+            body)
         SELECT v_id, w.queue_id, dialoq.job_rank(w.work_order, p_level), dialoq.job_place(w.work_order, v_id), 1, p_level,
             coalesce(b.manual_now, clock_timestamp()), coalesce(p_job_type, ''), p_job_key, coalesce(p_pushed_by, ''),
-            CASE WHEN length(p_body) > 0 THEN p_body END
+            dialoq.limits_keys(w), CASE WHEN length(p_body) > 0 THEN p_body END
         FROM dialoq.work_queue AS w, dialoq.broker AS b
         WHERE w.folded_name = lower(p_queue COLLATE "C")
         RETURNING j.job_id, true, 'q:' || j.queue_id::text INTO job_id, is_new, notices;
@@ -84,11 +85,12 @@ BEGIN
         v_due := dialoq.job_due(v_now, p_delay_ms, p_due_us);
     END IF;
     INSERT INTO dialoq.job (
-        job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, unique_key, pushed_by, body)
+        job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, unique_key, pushed_by,
+        has_key_limit, body)
     VALUES (
         v_id, q.queue_id, dialoq.job_rank(q.work_order, p_level), dialoq.job_place(q.work_order, v_id),
         CASE WHEN v_due IS NULL THEN 1 ELSE 0 END, p_level, v_due, v_now, coalesce(p_job_type, ''), p_job_key, p_unique_key,
-        coalesce(p_pushed_by, ''), CASE WHEN length(p_body) > 0 THEN p_body END);
+        coalesce(p_pushed_by, ''), dialoq.limits_keys(q), CASE WHEN length(p_body) > 0 THEN p_body END);
     job_id := v_id;
     is_new := true;
     notices := dialoq.publish_notices(CASE WHEN v_due IS NULL THEN 'q:' || q.queue_id::text ELSE dialoq.due_notice(v_due) END);

@@ -58,10 +58,11 @@ BEGIN
     v_notices := dialoq.publish_notices(v_notices);
     v_ids := ARRAY(SELECT nextval('dialoq.next_job_id') FROM generate_series(1, v_count));
     INSERT INTO dialoq.job (
-        job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, pushed_by, body)
+        job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, pushed_by,
+        has_key_limit, body)
     SELECT i.job_id, q.queue_id, dialoq.job_rank(q.work_order, i.level), dialoq.job_place(q.work_order, i.job_id),
         CASE WHEN v_dues[i.place] IS NULL THEN 1 ELSE 0 END, i.level, v_dues[i.place], v_now, coalesce(i.job_type, ''), i.job_key,
-        coalesce(i.pushed_by, ''), CASE WHEN length(i.body) > 0 THEN i.body END
+        coalesce(i.pushed_by, ''), dialoq.limits_keys(q), CASE WHEN length(i.body) > 0 THEN i.body END
     FROM unnest(v_ids, p_job_types, p_job_keys, p_levels, p_pushed_by, p_bodies)
         WITH ORDINALITY AS i (job_id, job_type, job_key, level, pushed_by, body, place);
     RETURN QUERY

@@ -12,6 +12,8 @@ CREATE FUNCTION dialoq.put_work_queue(
     p_max_taken_per_key bigint, p_rate_jobs bigint, p_rate_ms bigint, p_key_rate_jobs bigint,
     p_max_queue_readers bigint
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+DECLARE
+    v_is_unmarked boolean;
 BEGIN
     IF p_folded_name IS DISTINCT FROM lower(p_name COLLATE "C") THEN
         PERFORM dialoq.fail(60005, format('the folded name of work queue ''%s'' is ''%s''; it must be ''%s''', p_name,
@@ -20,11 +22,12 @@ BEGIN
     INSERT INTO dialoq.work_queue AS q (
         queue_id, name, folded_name, is_enabled, work_order, has_history, take_by, max_attempts, retry_delay_ms,
         retry_factor_percent, max_retry_delay_ms, retry_jitter_percent, lease_ms, history_seconds, history_rows,
-        max_taken, max_taken_per_key, rate_jobs, rate_ms, key_rate_jobs, max_queue_readers
+        max_taken, max_taken_per_key, rate_jobs, rate_ms, key_rate_jobs, max_queue_readers, are_jobs_marked
     ) VALUES (
         p_queue_id, p_name, p_folded_name, p_is_enabled, p_work_order, p_has_history, p_take_by, p_max_attempts, p_retry_delay_ms,
         p_retry_factor_percent, p_max_retry_delay_ms, p_retry_jitter_percent, p_lease_ms, p_history_seconds, p_history_rows,
-        p_max_taken, p_max_taken_per_key, p_rate_jobs, p_rate_ms, p_key_rate_jobs, p_max_queue_readers
+        p_max_taken, p_max_taken_per_key, p_rate_jobs, p_rate_ms, p_key_rate_jobs, p_max_queue_readers,
+        p_work_order <> 'FIFO_STRICT' AND p_max_taken_per_key + p_key_rate_jobs > 0
     ) ON CONFLICT (queue_id) DO UPDATE SET
         is_enabled = excluded.is_enabled, has_history = excluded.has_history, take_by = excluded.take_by,
         max_attempts = excluded.max_attempts, retry_delay_ms = excluded.retry_delay_ms, retry_factor_percent = excluded.retry_factor_percent,
@@ -32,7 +35,15 @@ BEGIN
         lease_ms = excluded.lease_ms, history_seconds = excluded.history_seconds, history_rows = excluded.history_rows,
         max_taken = excluded.max_taken, max_taken_per_key = excluded.max_taken_per_key, rate_jobs = excluded.rate_jobs,
         rate_ms = excluded.rate_ms, key_rate_jobs = excluded.key_rate_jobs,
-        max_queue_readers = excluded.max_queue_readers;
+        max_queue_readers = excluded.max_queue_readers,
+        -- A push that reads the queue without these limits does not mark its job.
+        are_jobs_marked = q.are_jobs_marked AND excluded.are_jobs_marked
+    RETURNING dialoq.limits_keys(q) AND NOT q.are_jobs_marked INTO v_is_unmarked;
+    IF v_is_unmarked THEN
+        INSERT INTO dialoq.unmarked_work_queue AS u (queue_id) VALUES (p_queue_id)
+        ON CONFLICT (queue_id) DO UPDATE SET after_xid = NULL, last_job_id = 0, has_passed_over = false;
+        PERFORM dialoq.publish_notices(dialoq.due_notice(dialoq.current_time_utc()));
+    END IF;
     INSERT INTO dialoq.work_limit (queue_id) VALUES (p_queue_id) ON CONFLICT DO NOTHING;
     -- Readers that wait for a rate are woken at its new times. A row that a take has locked has the times of that take.
     UPDATE dialoq.work_rate AS r

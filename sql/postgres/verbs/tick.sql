@@ -31,6 +31,7 @@ DECLARE
     v_is_all boolean;
     v_requests bigint[];
     v_dropped integer[];
+    v_unmarked integer[];
 BEGIN
     PERFORM dialoq.check_isolation();
     -- Its work is visible to others only at the end of the transaction.
@@ -55,6 +56,7 @@ BEGIN
         LIMIT 10000);
     -- Likewise.
     v_dropped := ARRAY(SELECT w.queue_id FROM dialoq.dropped_work_queue AS w WHERE w.after_xid IS NULL);
+    v_unmarked := ARRAY(SELECT w.queue_id FROM dialoq.unmarked_work_queue AS w WHERE w.after_xid IS NULL);
     SELECT t.is_turning, t.is_all INTO v_is_turning, v_is_all FROM dialoq.turn_generation(2000) AS t;
     PERFORM dialoq.watch_dead_rows();
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
@@ -77,7 +79,7 @@ BEGIN
         v_is_blocked := v_is_blocked OR v_done.is_blocked;
     END LOOP;
     v_notices := concat_ws(' ', v_notices, dialoq.end_holds(v_now, false));
-    SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, greatest(v_top - v_did, v_least), v_dropped);
+    SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, greatest(v_top - v_did, v_least), v_dropped, v_unmarked);
     v_did := v_did + v_jobs.did;
     v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_jobs.notices));
     IF cardinality(v_requests) > 0 THEN
