@@ -75,7 +75,9 @@ pub(crate) fn a_search_by_key_gives_the_job_that_a_search_in_order_gives(store: 
         }
         client.batch_execute(RANDOM).await.unwrap();
         client
-            .batch_execute("SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off")
+            .batch_execute(
+                "SET enable_seqscan = off; SET enable_sort = off; SET enable_bitmapscan = off; SET jit = off",
+            )
             .await
             .unwrap();
         let row = client.query_one(DIFFERENT, &[]).await.unwrap();
