@@ -90,10 +90,11 @@ BEGIN
 END
 GO
 
--- Checks the body and the body fault that a caller of SEND gives; NULL if both are right. A body fault must begin with one of
+-- Checks the body, the trace context and the body fault that a caller of SEND gives; NULL if all are right. A body fault must begin with one of
 -- the two codes that checks of bodies give, because it is sent to both sides later.
 CREATE PROCEDURE dialoq.check_sent
-    @body varbinary(max), @body_fault nvarchar(max), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT
+    @body varbinary(max), @trace nvarchar(max), @body_fault nvarchar(max), @error_number int OUTPUT,
+    @error_message nvarchar(2048) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -111,6 +112,12 @@ BEGIN
     BEGIN
         SET @error_number = 58459;
         SET @error_message = CONCAT(N'the message body has ', DATALENGTH(@body), N' bytes; the limit is 999000000');
+    END
+    -- The limit of the clients. Every process that receives the message would read it.
+    ELSE IF DATALENGTH(@trace) > 131072
+    BEGIN
+        SET @error_number = 60005;
+        SET @error_message = CONCAT(N'the trace context is ', DATALENGTH(@trace) / 2, N' characters long; it must be at most 65536 characters');
     END
 END
 GO

@@ -176,7 +176,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @item int, @next int, @place int = 0, @count int, @handle uniqueidentifier, @type_name nvarchar(4000);
-    DECLARE @body varbinary(max), @fault nvarchar(max), @number int, @text nvarchar(2048), @endpoint_id bigint;
+    DECLARE @body varbinary(max), @trace nvarchar(max), @fault nvarchar(max), @number int, @text nvarchar(2048), @endpoint_id bigint;
     SELECT @count = COUNT(*) FROM @messages AS m;
     WHILE 1 = 1
     BEGIN
@@ -186,9 +186,9 @@ BEGIN
         SET @item = @next;
         SET @place = @place + 1;
         SELECT @handle = m.conversation_handle, @type_name = COALESCE(m.message_type_name, N'DEFAULT'),
-            @body = m.message_body, @fault = m.body_fault
+            @body = m.message_body, @trace = m.trace, @fault = m.body_fault
         FROM @messages AS m WHERE m.item = @item;
-        EXEC dialoq.check_sent @body, @fault, @number OUTPUT, @text OUTPUT;
+        EXEC dialoq.check_sent @body, @trace, @fault, @number OUTPUT, @text OUTPUT;
         IF @number IS NULL
         BEGIN
             EXEC dialoq.find_handle @handle, @endpoint_id OUTPUT;

@@ -17,7 +17,7 @@ BEGIN
     DECLARE @notices nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int;
     -- <transaction>
     EXEC dialoq.check_catalog_version @catalog_version;
-    EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
+    EXEC dialoq.check_sent @message_body, @trace, @body_fault, @number OUTPUT, @text OUTPUT;
     IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
     SET @message_id = COALESCE(@message_id, NEWID());
     EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;

@@ -95,7 +95,7 @@ BEGIN
         ON u.service_contract_id = p.service_contract_id AND u.message_type = t.name
     WHERE t.is_dropped = 0
         AND CASE p.is_initiator WHEN 1 THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END = 1
-        AND COALESCE(DATALENGTH(s.message_body), 0) <= 999000000
+        AND COALESCE(DATALENGTH(s.message_body), 0) <= 999000000 AND COALESCE(DATALENGTH(s.trace), 0) <= 131072
         AND CASE WHEN DATALENGTH(s.body_fault) = 0 THEN N'N' WHEN s.body_fault IS NULL THEN t.validation END = N'N';
     -- A pending message of the endpoint, an unsent message before it, and a pending Error of the peer exclude an item.
     UPDATE p SET message_type_id = NULL
@@ -208,7 +208,7 @@ BEGIN
         BEGIN
             EXEC dialoq.check_send @endpoint_id, @type_name, @error_number OUTPUT, @error_message OUTPUT;
             IF @error_number IS NULL
-                EXEC dialoq.check_sent @body, @fault, @error_number OUTPUT, @error_message OUTPUT;
+                EXEC dialoq.check_sent @body, @trace, @fault, @error_number OUTPUT, @error_message OUTPUT;
             IF @error_number < 60000 SET @error_number = @error_number - 50000;
             IF @error_number IS NULL
             BEGIN

@@ -71,9 +71,9 @@ BEGIN
     BEGIN
         SET @place = @place + 1;
         SELECT @endpoint_id = o.endpoint_id, @type_id = o.message_type_id, @handle = o.conversation_handle,
-            @type_name = COALESCE(m.message_type_name, N'DEFAULT'), @body = m.message_body, @fault = m.body_fault
+            @type_name = COALESCE(m.message_type_name, N'DEFAULT'), @body = m.message_body, @trace = m.trace, @fault = m.body_fault
         FROM @order AS o JOIN @messages AS m ON m.item = o.item WHERE o.place = @place;
-        EXEC dialoq.check_sent @body, @fault, @number OUTPUT, @text OUTPUT;
+        EXEC dialoq.check_sent @body, @trace, @fault, @number OUTPUT, @text OUTPUT;
         IF @number IS NULL AND @endpoint_id IS NULL
         BEGIN
             SET @number = 58426;

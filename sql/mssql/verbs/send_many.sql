@@ -19,7 +19,7 @@ BEGIN
     );
     -- <transaction>
     EXEC dialoq.check_catalog_version @catalog_version;
-    EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
+    EXEC dialoq.check_sent @message_body, @trace, @body_fault, @number OUTPUT, @text OUTPUT;
     IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
     SELECT @count = COUNT(*) FROM @conversation_handles;
     IF @count = 0 THROW 58418, N'SEND names no conversation; it needs at least one handle', 1;

@@ -132,13 +132,21 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a message body that no client could receive: the server has no value above 1 GB. The largest max_body_bytes that a client takes.
--- Errors: 8459
-CREATE OR REPLACE FUNCTION dialoq.check_body_bytes(p_bytes integer) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
+-- Refuses a message that no session could receive: the server makes no row above 1 GB, and it would stand before the others of its queue.
+-- In the text format, which most clients of plain SQL read, a body is twice as long. A client of Dialoq takes 999,000,000 as max_body_bytes
+-- at most, and reads the binary format.
+-- Takes: the bytes of the body, and of the trace context, whose limit is that of the clients
+-- Errors: 8459, 60005
+CREATE OR REPLACE FUNCTION dialoq.check_message_bytes(p_body integer, p_trace integer) RETURNS void
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_most integer := CASE WHEN dialoq.is_client_call() THEN 999000000 ELSE 500000000 END;
 BEGIN
-    IF p_bytes > 999000000 THEN
-        PERFORM dialoq.fail(8459, format('the message body has %s bytes; the limit is 999000000', p_bytes));
+    IF p_body > v_most THEN
+        PERFORM dialoq.fail(8459, format('the message body has %s bytes; the limit is %s', p_body, v_most));
+    END IF;
+    IF p_trace > 65536 THEN
+        PERFORM dialoq.fail(60005, format('the trace context is %s bytes long; it must be at most 65536 bytes', p_trace));
     END IF;
 END $$;
 

@@ -22,13 +22,15 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses more bytes than PostgreSQL keeps in a value. A client of Dialoq has a limit of its own (max_body_bytes).
+-- Refuses a body or a result that no session could read, as check_message_bytes.
 -- Errors: 8459
 CREATE OR REPLACE FUNCTION dialoq.check_bytes(p_what text, p_bytes bytea) RETURNS void
-LANGUAGE plpgsql IMMUTABLE AS $$
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_most integer := CASE WHEN dialoq.is_client_call() THEN 999000000 ELSE 500000000 END;
 BEGIN
-    IF octet_length(p_bytes) > 1000000000 THEN
-        PERFORM dialoq.fail(8459, format('%s has %s bytes; the most is 1000000000', p_what, octet_length(p_bytes)));
+    IF octet_length(p_bytes) > v_most THEN
+        PERFORM dialoq.fail(8459, format('%s has %s bytes; the limit is %s', p_what, octet_length(p_bytes), v_most));
     END IF;
 END $$;
 

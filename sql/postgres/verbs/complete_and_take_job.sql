@@ -26,7 +26,7 @@ BEGIN
     -- Nearly every call is one of these: what complete_job and take_jobs do on their short ways, in one statement. Where it does not
     -- complete the job, or finds no other, the general way does that part and says why.
     IF p_job_count = 1 AND p_job_type IS NULL AND p_lease_ms IS NULL
-        AND (octet_length(p_result) > 1000000000 OR octet_length(p_taken_by) > 128) IS NOT TRUE AND dialoq.is_read_committed()
+        AND (octet_length(p_result) > 500000000 OR octet_length(p_taken_by) > 128) IS NOT TRUE AND dialoq.is_read_committed()
         AND v_is_client
     THEN
         WITH queue AS MATERIALIZED (

@@ -17,7 +17,7 @@ DECLARE
 BEGIN
     -- Nearly every job is one of these: no other session has its row, and no unique key goes with it. What these two statements
     -- do not do goes the general way, which has eight.
-    IF dialoq.is_read_committed() AND (octet_length(p_result) > 1000000000) IS NOT TRUE THEN
+    IF dialoq.is_read_committed() AND (octet_length(p_result) > 500000000) IS NOT TRUE THEN
         DELETE FROM dialoq.job AS d
         USING (
             SELECT t.ctid AS place, n.now, w.has_history, dialoq.is_limited(w) AS is_limited
@@ -50,7 +50,7 @@ BEGIN
     END IF;
     v_now := dialoq.current_time_utc();
     j := dialoq.lock_job(p_job_id, p_token, v_now);
-    IF octet_length(p_result) > 1000000000 THEN
+    IF octet_length(p_result) > 500000000 THEN
         PERFORM dialoq.check_bytes('the result of a job', p_result);
     END IF;
     f := dialoq.finish_jobs(ARRAY[j.place], 4, ARRAY[p_result], v_now);

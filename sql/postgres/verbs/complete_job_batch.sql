@@ -27,7 +27,7 @@ BEGIN
         PERFORM dialoq.check_isolation();
     END IF;
     IF cardinality(array_remove(p_results, NULL)) > 0 THEN
-        PERFORM dialoq.check_bytes('the result of a job', r.result) FROM unnest(p_results) AS r (result) WHERE octet_length(r.result) > 1000000000;
+        PERFORM dialoq.check_bytes('the result of a job', r.result) FROM unnest(p_results) AS r (result) WHERE octet_length(r.result) > 500000000;
     END IF;
     -- As current_time_utc.
     SELECT coalesce(b.manual_now, clock_timestamp()) INTO v_now FROM dialoq.broker AS b;

@@ -31,7 +31,7 @@ BEGIN
     -- Nearly every job is one of these, and each further statement costs the server 10 to 20 us.
     IF p_delay_ms IS NULL AND p_due_us IS NULL AND p_unique_key IS NULL AND p_level BETWEEN 1 AND 10
         AND (octet_length(p_job_type) > 128 OR octet_length(p_pushed_by) > 128 OR octet_length(p_job_key) > 128
-            OR octet_length(p_body) > 1000000000) IS NOT TRUE
+            OR octet_length(p_body) > 500000000) IS NOT TRUE
     THEN
         v_id := nextval('dialoq.next_job_id');
         INSERT INTO dialoq.job AS j (
@@ -57,7 +57,7 @@ BEGIN
     END IF;
     -- Each check costs the server a statement.
     IF octet_length(p_job_type) > 128 OR octet_length(p_pushed_by) > 128 OR octet_length(p_job_key) > 128
-        OR (p_level BETWEEN 1 AND 10) IS NOT TRUE OR p_delay_ms IS NOT NULL OR p_unique_key IS NOT NULL OR octet_length(p_body) > 1000000000
+        OR (p_level BETWEEN 1 AND 10) IS NOT TRUE OR p_delay_ms IS NOT NULL OR p_unique_key IS NOT NULL OR octet_length(p_body) > 500000000
     THEN
         PERFORM dialoq.check_length('the type of a job', p_job_type, 128);
         PERFORM dialoq.check_length('the name of a writer', p_pushed_by, 128);

@@ -42,7 +42,7 @@ BEGIN
     FROM unnest(p_job_types, p_job_keys, p_levels, p_delays_ms, p_bodies, p_pushed_by)
         AS i (job_type, job_key, level, delay_ms, body, pushed_by)
     WHERE octet_length(i.job_type) > 128 OR octet_length(i.pushed_by) > 128 OR octet_length(i.job_key) > 128 OR i.level IS NULL
-        OR i.level NOT BETWEEN 1 AND 10 OR i.delay_ms IS NOT NULL OR octet_length(i.body) > 1000000000;
+        OR i.level NOT BETWEEN 1 AND 10 OR i.delay_ms IS NOT NULL OR octet_length(i.body) > 500000000;
     v_now := dialoq.current_time_utc();
     IF EXISTS (
         SELECT FROM unnest(p_delays_ms, p_dues_us) AS i (delay_ms, due_us) WHERE i.delay_ms IS NOT NULL OR i.due_us IS NOT NULL)

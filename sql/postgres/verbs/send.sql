@@ -27,8 +27,8 @@ DECLARE
     v_latest bigint;
     v_notices text;
 BEGIN
-    IF octet_length(p_message_body) > 999000000 THEN
-        PERFORM dialoq.check_body_bytes(octet_length(p_message_body));
+    IF octet_length(p_message_body) > 500000000 OR octet_length(p_trace) > 65536 THEN
+        PERFORM dialoq.check_message_bytes(octet_length(p_message_body), octet_length(p_trace));
     END IF;
     -- Most SENDs are of a conversation that both sides speak on, with nothing pending, to a queue that is on. They take these two
     -- statements. The general way behind them takes some twenty, and three times as long. After a savepoint the general way goes

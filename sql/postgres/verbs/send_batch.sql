@@ -81,8 +81,9 @@ BEGIN
         PERFORM dialoq.check_isolation();
     END IF;
     -- Only then can one of them be too long.
-    IF pg_column_size(p_message_bodies) > 999000000 THEN
-        PERFORM dialoq.check_body_bytes((SELECT max(octet_length(b.body)) FROM unnest(p_message_bodies) AS b (body)));
+    IF pg_column_size(p_message_bodies) > 500000000 OR pg_column_size(p_traces) > 65536 THEN
+        PERFORM dialoq.check_message_bytes(max(octet_length(m.body)), max(octet_length(m.trace)))
+        FROM unnest(p_message_bodies, p_traces) AS m (body, trace);
     END IF;
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.
     PERFORM pg_current_xact_id();

@@ -60,6 +60,10 @@ BEGIN
                 'the list of send_each is %s bytes of bodies; it must be at most 268435456 bytes', v_bytes));
         END IF;
     END IF;
+    -- Only then can one of them be too long.
+    IF pg_column_size(v_traces) > 65536 THEN
+        PERFORM dialoq.check_message_bytes(NULL, max(octet_length(t.trace))) FROM unnest(v_traces) AS t (trace);
+    END IF;
     PERFORM dialoq.check_isolation();
     -- Before any read: tick finds by the transaction's number whether its own reads are complete.
     PERFORM pg_current_xact_id();

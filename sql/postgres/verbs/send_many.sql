@@ -20,7 +20,7 @@ DECLARE
     v_sent record;
     v_notices text;
 BEGIN
-    PERFORM dialoq.check_body_bytes(octet_length(p_message_body));
+    PERFORM dialoq.check_message_bytes(octet_length(p_message_body), octet_length(p_trace));
     IF p_body_fault <> '' THEN
         PERFORM dialoq.check_body_fault(p_body_fault);
     END IF;
