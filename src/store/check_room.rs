@@ -1,8 +1,8 @@
 //! Limits the full checks of bodies that run at once: queries and closes use the threads for blocking work too.
 
 use std::sync::Arc;
-use tokio::sync::Semaphore;
-use tokio::task::JoinError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, JoinSet};
 
 /// Bytes of a body, or of the schemas of a definition, whose check is short: at the limit of its steps half a second, and some seconds with
 /// the rows and patterns that cost none.
@@ -34,14 +34,26 @@ impl CheckRoom {
         check: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
         let room = if bytes <= SHORT { &self.short } else { &self.long };
-        // The semaphore is never closed.
-        let room = room.clone().acquire_owned().await.ok();
-        let check = move || {
-            // Held to the end of the check, even if its caller has left.
-            let _room = room;
-            check()
+        let with = |room| {
+            let check = move || {
+                // Held to the end of the check, even if its caller has left.
+                let _room: OwnedSemaphorePermit = room;
+                check()
+            };
+            tokio::task::spawn_blocking(check)
         };
-        tokio::task::spawn_blocking(check).await
+        if let Ok(room) = room.clone().try_acquire_owned() {
+            return with(room).await;
+        }
+        // In a task: its turn may come while its caller keeps the future and does not poll it, and no other check would have the room.
+        let room = room.clone();
+        let mut waiting = JoinSet::new();
+        waiting.spawn(async move {
+            // The semaphore is never closed.
+            let room = room.acquire_owned().await.expect("the room is open");
+            with(room).await
+        });
+        waiting.join_next().await.expect("it was spawned").flatten()
     }
 
     /// Leaves no room for long checks until it is dropped.
@@ -55,7 +67,14 @@ impl CheckRoom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::Pin;
     use std::sync::Mutex;
+    use std::task::{Context, Waker};
+
+    /// Polls it once.
+    fn is_waiting(check: Pin<&mut impl Future>) -> bool {
+        check.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
 
     #[tokio::test]
     async fn few_full_checks_run_at_once() {
@@ -93,5 +112,35 @@ mod tests {
         while let Some(done) = callers.join_next().await {
             done.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_check_whose_caller_does_not_poll_it_keeps_no_room() {
+        let _limit = crate::testing::limit();
+        let room = CheckRoom::default();
+        let most = room.long.available_permits();
+        let none = room.without_room_for_long_ones();
+        let mut kept: Vec<_> = (0..most).map(|_| Box::pin(room.run(SHORT + 1, || ()))).collect();
+        for check in &mut kept {
+            assert!(is_waiting(check.as_mut()), "there is no room");
+        }
+        drop(none);
+        room.run(SHORT + 1, || ()).await.unwrap();
+        for check in kept {
+            check.await.unwrap();
+        }
+        assert_eq!(room.long.available_permits(), most);
+    }
+
+    #[tokio::test]
+    async fn a_check_that_is_given_up_before_its_turn_is_not_made() {
+        let _limit = crate::testing::limit();
+        let room = CheckRoom::default();
+        let none = room.without_room_for_long_ones();
+        let mut check = Box::pin(room.run(SHORT + 1, || panic!("its caller has left")));
+        assert!(is_waiting(check.as_mut()), "there is no room");
+        drop(check);
+        drop(none);
+        room.run(SHORT + 1, || ()).await.unwrap();
     }
 }

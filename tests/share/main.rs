@@ -8,6 +8,7 @@ mod floods;
 mod once;
 mod refusals;
 mod take_over;
+mod unpolled;
 
 use dialoq::{Act, Broker, Code};
 use std::io::{BufRead, BufReader, Write};

@@ -25,7 +25,7 @@ use std::sync::{MutexGuard, TryLockError};
 use std::time::Duration;
 #[cfg(unix)]
 use std::time::Instant;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 
 /// The shortest interval between two reports of this process's readers.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
@@ -87,9 +87,12 @@ struct Definitions {
     catalog: Arc<Mutex<Arc<Catalog>>>,
     /// The owner's number of those in the catalog.
     version: AtomicU64,
+    /// The highest number that an answer has named.
+    named: AtomicU64,
     changed: Notify,
-    /// One reading at a time.
-    reading: tokio::sync::Mutex<()>,
+    /// How many readings have ended, well or not. Only the connection's task reads: a caller may keep its future and not poll it, and
+    /// all calls of the process waited for one that held a lock.
+    readings: watch::Sender<u64>,
 }
 
 /// The queues that the owner tells of.
@@ -170,8 +173,9 @@ impl Client {
                 reader,
                 catalog,
                 version: AtomicU64::new(0),
+                named: AtomicU64::new(0),
                 changed: Notify::new(),
-                reading: tokio::sync::Mutex::default(),
+                readings: watch::Sender::new(0),
             },
             is_lost: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -372,6 +376,7 @@ impl Client {
     /// No call is made any more, and the callers get no answer.
     fn lose_callers(&self) -> HashMap<u64, Asked> {
         self.is_lost.store(true, Relaxed);
+        self.definitions.readings.send_modify(|readings| *readings += 1);
         self.room.close();
         let mut waiting = lock(&self.waiting);
         waiting.takes_none = true;
@@ -408,28 +413,33 @@ impl Client {
     /// Reads the definitions again whenever they have changed.
     async fn follow_definitions(&self) {
         loop {
-            self.definitions.changed.notified().await;
-            self.read_definitions(None).await;
+            let definitions = &self.definitions;
+            definitions.changed.notified().await;
+            let (named, reader) = (definitions.named.load(Relaxed), definitions.reader.clone());
+            match blocking(move || reader.read_catalog()).await {
+                Ok(catalog) => {
+                    *lock(&definitions.catalog) = catalog;
+                    definitions.version.store(named, Relaxed);
+                }
+                Err(error) => tracing::warn!(%error, "the definitions could not be read again"),
+            }
+            definitions.readings.send_modify(|readings| *readings += 1);
             self.board.wake_all();
         }
     }
 
-    /// Reads the definitions, unless those of that version have been read.
-    async fn read_definitions(&self, version: Option<u64>) {
+    /// Waits until the definitions of that version are read, or cannot be.
+    async fn definitions_of(&self, version: u64) {
         let definitions = &self.definitions;
-        let _reading = definitions.reading.lock().await;
-        if version.is_some_and(|version| version <= definitions.version.load(Relaxed)) {
-            return;
-        }
-        let reader = definitions.reader.clone();
-        match blocking(move || reader.read_catalog()).await {
-            Ok(catalog) => {
-                *lock(&definitions.catalog) = catalog;
-                if let Some(version) = version {
-                    definitions.version.store(version, Relaxed);
-                }
+        let mut readings = definitions.readings.subscribe();
+        definitions.named.fetch_max(version, Relaxed);
+        definitions.changed.notify_one();
+        // One that was under way may not have seen them.
+        for _ in 0..2 {
+            if definitions.version.load(Relaxed) >= version || self.is_lost.load(Relaxed) {
+                return;
             }
-            Err(error) => tracing::warn!(%error, "the definitions could not be read again"),
+            let _ = readings.changed().await;
         }
     }
 
@@ -546,7 +556,7 @@ impl Client {
         // Its caller may leave meanwhile: a job that it was given stayed with no reader to the end of its lease.
         pending.answered = Some(answered);
         if definitions > self.definitions.version.load(Relaxed) {
-            self.read_definitions(Some(definitions)).await;
+            self.definitions_of(definitions).await;
         }
         match pending.answered.take() {
             Some(answered) if !gives_jobs(id, &answered) || self.is_given(id) => answered.1,
