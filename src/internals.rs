@@ -55,14 +55,20 @@ pub fn has_not_begun(context: &crate::work::Context) {
     context.has_not_begun();
 }
 
+/// Refuses what every take of the readers of a worker would be refused for.
 #[cfg(feature = "cli")]
-pub use crate::work::worker::AttemptEnd;
+pub fn check_reader(name: Option<&str>, job_type: Option<&str>) -> crate::Result<()> {
+    crate::core::check_reader(name.unwrap_or_default(), job_type)
+}
 
-/// Calls this for every attempt of the worker's readers that does not complete its job.
+#[cfg(feature = "cli")]
+pub use crate::work::worker::WorkerEvent;
+
+/// Calls this for every attempt of the worker's readers that does not complete its job, and if none can be taken.
 #[cfg(feature = "cli")]
 pub fn observed_by<T: Send + 'static>(
     worker: crate::work::Worker<T>,
-    observer: impl Fn(&crate::work::Job, AttemptEnd<'_>) + Send + Sync + 'static,
+    observer: impl Fn(WorkerEvent<'_>) + Send + Sync + 'static,
 ) -> crate::work::Worker<T> {
     worker.observed_by(observer)
 }

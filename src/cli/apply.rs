@@ -2,7 +2,7 @@
 
 use super::deliveries::settle;
 use super::failure::Failure;
-use super::globals::Globals;
+use super::globals::{Globals, close_after};
 use super::output::{Output, printable, printable_name};
 use clap::Args;
 use dialoq::define::{DefinitionChange, DefinitionChangeKind};
@@ -58,8 +58,8 @@ impl Apply {
         if !self.dry_run && done.as_ref().is_ok_and(|(changes, _)| !changes.is_empty()) {
             settle(&broker, output).await;
         }
-        broker.close().await?;
-        let (changes, warnings) = done.map_err(|error| self.located(error, &script))?;
+        let done = done.map_err(|error| self.located(error, &script));
+        let (changes, warnings) = close_after(&broker, done).await?;
         for warning in &warnings {
             if !output.json {
                 output.note(&format!("warning: {}", printable(warning)));

@@ -4,7 +4,7 @@ use super::confirm::{confirm, previewed};
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::interrupt::Interrupt;
-use super::output::{Output, counted, fitting_with_text, printable, shortened, table};
+use super::output::{Output, counted, fitting_with_text, printable, printable_name, shortened, table};
 use super::peek::{Form, before, short_type, shown};
 use clap::{Args, Subcommand};
 use dialoq::catalog::Catalog;
@@ -81,7 +81,7 @@ impl Filter {
         let unknown = |kind: &str, name: &Option<String>, is_known: &dyn Fn(&str) -> bool| {
             name.as_deref()
                 .filter(|name| !is_known(name))
-                .map(|name| format!("; no {kind} is named '{}'", printable(name)))
+                .map(|name| format!("; no {kind} is named '{}'", printable_name(name)))
         };
         let queue = unknown("queue", &self.queue, &|name| catalog.queue(name).is_some());
         let service = unknown("service", &self.service, &|name| catalog.service(name).is_some());
@@ -153,9 +153,9 @@ pub(super) fn listed(letters: &[DeadLetter]) -> String {
         vec![
             letter.dead_letter_id.to_string(),
             letter.died_at.to_string(),
-            printable(&letter.queue).into_owned(),
+            printable_name(&letter.queue).into_owned(),
             letter.attempts.to_string(),
-            printable(short_type(&letter.message_type_name)).into_owned(),
+            printable_name(short_type(&letter.message_type_name)).into_owned(),
             shortened(&printable(&shown(&letter.body, Form::Text)), 100),
         ]
     };
@@ -200,14 +200,14 @@ impl Show {
             "dead letter {} of queue {}\n  died {} after {}{}\n  {} at service {}, from {}, contract {}\n  \
              message {} of conversation {}, level {}, arrived {}\n  conversation {back}",
             letter.dead_letter_id,
-            printable(&letter.queue),
+            printable_name(&letter.queue),
             letter.died_at,
             counted(letter.attempts, "attempt"),
             letter.reason.as_deref().map(|reason| format!(": {}", printable(reason))).unwrap_or_default(),
-            printable(&letter.message_type_name),
-            printable(&letter.service_name),
-            printable(&letter.far_service),
-            printable(&letter.service_contract_name),
+            printable_name(&letter.message_type_name),
+            printable_name(&letter.service_name),
+            printable_name(&letter.far_service),
+            printable_name(&letter.service_contract_name),
             letter.message_sequence_number,
             letter.conversation_handle,
             letter.priority,
@@ -267,9 +267,9 @@ impl Redrive {
         };
         let letters = interrupt.stops(confirmed).await?;
         let mut done = Redriven::default();
-        if interrupt.unless_requested(counting::redrive_dead(broker, &letters, &mut done)).await?.is_none() {
-            return Err(Failure::cut_off(&format!("redrove {}", counted(done.redriven, "dead letter"))));
-        }
+        let ended = interrupt.unless_requested(counting::redrive_dead(broker, &letters, &mut done)).await;
+        let redrove = format!("redrove {}", counted(done.redriven, "dead letter"));
+        Failure::unless_whole(ended, done.redriven, &redrove)?;
         if output.json {
             return output.result_json(&done);
         }
@@ -327,9 +327,8 @@ impl Purge {
         };
         let letters = interrupt.stops(confirmed).await?;
         let mut purged = 0;
-        if interrupt.unless_requested(counting::purge_dead(broker, &letters, &mut purged)).await?.is_none() {
-            return Err(Failure::cut_off(&format!("removed {}", counted(purged, "dead letter"))));
-        }
+        let ended = interrupt.unless_requested(counting::purge_dead(broker, &letters, &mut purged)).await;
+        Failure::unless_whole(ended, purged, &format!("removed {}", counted(purged, "dead letter")))?;
         match output.json {
             true => output.result_json(&json!({ "purged": purged })),
             false => output.result(&format!("removed {}", counted(purged, "dead letter"))),
@@ -379,7 +378,7 @@ async fn preview(
     }
     let mut shown = table(&["queue", "message type", "#dead letters", "#conversation open"]);
     for ((queue, message_type), (number, open)) in groups {
-        let names = [printable(queue).into_owned(), printable(short_type(message_type)).into_owned()];
+        let names = [printable_name(queue).into_owned(), printable_name(short_type(message_type)).into_owned()];
         shown.add_row([names, [number.to_string(), open.to_string()]].concat());
     }
     previewed(is_confirmed, output.text(&format!("would {verb}\n{shown}")))?;

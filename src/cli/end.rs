@@ -110,10 +110,9 @@ impl End {
         let (sides, has_more) = interrupt.stops(confirmed).await?;
         let mut changed = Changed::default();
         let ending = counting::end(broker, &sides, filter.state, self.form(), &mut changed);
-        let ended = interrupt.unless_requested(ending).await?;
-        if ended.is_none() {
-            return Err(Failure::cut_off(&format!("{} ended", counted(changed.changed, "conversation"))));
-        }
+        let ended = interrupt.unless_requested(ending).await;
+        let done = format!("{} ended", counted(changed.changed, "conversation"));
+        Failure::unless_whole(ended, changed.changed, &done)?;
         changed.has_more = has_more;
         report(&changed, "ended", output)
     }

@@ -86,6 +86,18 @@ impl Failure {
         Self::Interrupted(format!("interrupted; {done}; {UNDER_WAY}"))
     }
 
+    /// The end of a change of many, of which so much was done for certain; `None` if ctrl-C has stopped it.
+    pub(super) fn unless_whole<T>(ended: Result<Option<T>, Error>, number: u64, done: &str) -> Result<T, Self> {
+        match ended {
+            Ok(Some(whole)) => Ok(whole),
+            Ok(None) => Err(Self::cut_off(done)),
+            Err(error) if number == 0 => Err(Self::Refused(error)),
+            Err(error) => Err(Self::Refused(
+                Error::new(error.code(), format!("{done}, then: {}", error.message())).caused_by(error),
+            )),
+        }
+    }
+
     /// Tells the user, and says how the process ends.
     pub(super) fn report(&self, output: &Output) -> ExitCode {
         match self {

@@ -43,14 +43,21 @@ pub(super) struct Globals {
 /// The longest wait for the end of what ctrl-C has left under way.
 const LONGEST_CLOSE: Duration = Duration::from_secs(1);
 
-/// Closes the broker of a command that has ended so. What ctrl-C has stopped says first of all what was done.
-pub(super) async fn close_after(broker: &Broker, done: Result<(), Failure>) -> Result<(), Failure> {
+/// Closes the broker of a command that has ended so. What ctrl-C has stopped says first of all what was done, and a failure says its
+/// reason: a store whose disk is full fails at the close too, and no longer says why.
+pub(super) async fn close_after<T, E>(broker: &Broker, done: Result<T, E>) -> Result<T, Failure>
+where
+    Failure: From<E>,
+{
+    let done = done.map_err(Failure::from);
     if let Err(Failure::Interrupted(_)) = done {
         let _ = tokio::time::timeout(LONGEST_CLOSE, broker.close()).await;
         return done;
     }
-    broker.close().await?;
-    done
+    let closed = broker.close().await;
+    let done = done?;
+    closed?;
+    Ok(done)
 }
 
 /// The URL may hold a password.

@@ -167,6 +167,24 @@ fn report_end(is_json: bool) {
     let _ = is_done.recv_timeout(Duration::from_millis(100));
 }
 
+/// From now on the first signal ends the process: all that is left is to say how it went, and standard error may be a pipe that is not
+/// read. The signals that came before were for the work.
+pub(super) fn ends_at_once() {
+    // Without a thread or a runtime the report may wait, as before.
+    let _ = std::thread::Builder::new().spawn(|| {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async {
+            if let Ok(mut signals) = Signals::new()
+                && signals.next().await.is_some()
+            {
+                // The signal may belong to one that has ended the work, and a report that is read takes no time.
+                std::thread::sleep(LAST_MOMENT);
+                std::process::exit(130);
+            }
+        });
+    });
+}
+
 /// Kills the programs of readers and what they have started.
 pub(super) fn kill_programs() {
     #[cfg(unix)]

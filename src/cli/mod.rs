@@ -175,7 +175,11 @@ pub(crate) fn main() -> ExitCode {
     interrupt::kill_programs();
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => suggest::with_names(failure, &cli.globals).report(&output),
+        Err(failure) => {
+            let failure = suggest::with_names(failure, &cli.globals);
+            interrupt::ends_at_once();
+            failure.report(&output)
+        }
     }
 }
 

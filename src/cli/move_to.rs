@@ -1,7 +1,7 @@
 //! `dialoq move`
 
 use super::failure::Failure;
-use super::globals::{Globals, parse_group, parse_handle};
+use super::globals::{Globals, close_after, parse_group, parse_handle};
 use super::output::Output;
 use super::waits::naming_the_holder;
 use clap::Args;
@@ -27,8 +27,7 @@ impl Move {
         let broker = globals.open().await?;
         let moved = async { broker.move_conversation(self.conversation, self.group).await };
         let moved = naming_the_holder(&broker, Some(self.conversation), Some(self.group), output, moved).await;
-        broker.close().await?;
-        moved?;
+        close_after(&broker, moved).await?;
         match output.json {
             true => output
                 .result_json(&json!({ "conversation_handle": self.conversation, "conversation_group_id": self.group })),

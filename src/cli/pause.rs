@@ -2,7 +2,7 @@
 
 use super::deliveries::settle;
 use super::failure::Failure;
-use super::globals::Globals;
+use super::globals::{Globals, close_after};
 use super::output::{Output, printable};
 use clap::Args;
 use dialoq::Broker;
@@ -74,8 +74,7 @@ async fn report(
     state: &str,
     output: &Output,
 ) -> Result<(), Failure> {
-    broker.close().await?;
-    let has_changed = done?;
+    let has_changed = close_after(broker, done).await?;
     match output.json {
         true => output.result_json(&json!({ "queue": queue, "status": state, "has_changed": has_changed })),
         false if has_changed => output.result(&format!("{state} queue '{}'", printable(queue))),

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle, parse_span};
-use super::output::{Output, fitting_with_text, folded, printable, shortened};
+use super::output::{Output, fitting_with_text, folded, printable, printable_name, shortened};
 use super::status::show::since_and_why;
 use clap::{Args, ValueEnum};
 use dialoq::catalog::Catalog;
@@ -88,7 +88,7 @@ impl Peek {
     }
 
     fn nothing(&self, queue: &str) -> String {
-        let queue = printable(queue);
+        let queue = printable_name(queue);
         match self.message_type.is_none() && self.conversation.is_none() && self.older_than.is_none() {
             true if self.kept => format!("queue '{queue}' is empty, and keeps no message"),
             true => format!("queue '{queue}' is empty"),
@@ -102,7 +102,7 @@ impl Peek {
         }
         if !seen.is_receive_enabled {
             let since = seen.off.as_ref().map_or_else(String::new, |off| format!(" {}", since_and_why(off)));
-            output.text(&folded(&format!("queue '{}' is off{since}", printable(&seen.queue))))?;
+            output.text(&folded(&format!("queue '{}' is off{since}", printable_name(&seen.queue))))?;
         }
         if self.body {
             for message in &seen.messages {
@@ -140,11 +140,11 @@ fn heading(message: &PeekedMessage) -> String {
         "message {} of conversation {} at {}, level {}, {}, {}: {}",
         message.message_sequence_number,
         message.conversation_handle,
-        printable(&message.service_name),
+        printable_name(&message.service_name),
         message.priority,
         state(message.state),
         message.message_enqueue_time,
-        printable(&message.message_type_name),
+        printable_name(&message.message_type_name),
     )
 }
 
@@ -158,7 +158,7 @@ pub(super) fn messages_table(messages: &[PeekedMessage], form: Form) -> String {
                 message.message_sequence_number.to_string(),
                 message.message_enqueue_time.to_string(),
                 state(message.state).to_owned(),
-                printable(short_type(&message.message_type_name)).into_owned(),
+                printable_name(short_type(&message.message_type_name)).into_owned(),
                 message.body.length.to_string(),
                 shown_line(message, form),
             ]
@@ -169,7 +169,7 @@ pub(super) fn messages_table(messages: &[PeekedMessage], form: Form) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        let (handle, service) = (first.conversation_handle, printable(&first.service_name));
+        let (handle, service) = (first.conversation_handle, printable_name(&first.service_name));
         text.push_str(&format!("conversation {handle} at {service}, level {}\n{shown_table}", first.priority));
     }
     text

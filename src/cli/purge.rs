@@ -62,10 +62,9 @@ impl Purge {
     async fn purge(&self, broker: &Broker, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let found = interrupt.stops(self.confirmed(broker, output)).await?;
         let mut purged = Purged::default();
-        let done = interrupt.unless_requested(counting::purge(broker, &self.queue, found, &mut purged)).await?;
-        if done.is_none() {
-            return Err(Failure::cut_off(&format!("removed {}", counted(purged.messages, "message"))));
-        }
+        let ended = interrupt.unless_requested(counting::purge(broker, &self.queue, found, &mut purged)).await;
+        let done = format!("removed {}", counted(purged.messages, "message"));
+        Failure::unless_whole(ended, purged.messages, &done)?;
         match output.json {
             true => output.result_json(&purged),
             false => output.result(&format!(

@@ -1,9 +1,9 @@
 //! `dialoq receive`
 
 use super::failure::Failure;
-use super::globals::{Globals, parse_group, parse_handle, parse_span};
+use super::globals::{Globals, close_after, parse_group, parse_handle, parse_span};
 use super::interrupt::Interrupt;
-use super::output::{Output, printable, reader_has_gone, shortened, table};
+use super::output::{Output, printable, printable_name, reader_has_gone, shortened, table};
 use clap::Args;
 use dialoq::internals::jsonl::{BodyText, MessageLine, to_base64};
 use dialoq::protocol::{Message, system};
@@ -69,10 +69,9 @@ impl Receive {
         let broker = globals.open_unless(interrupt).await?;
         let mut received = 0;
         let done = self.take(&broker, output, interrupt, &mut received).await;
-        broker.close().await?;
-        done?;
+        close_after(&broker, done).await?;
         match received {
-            0 => Err(Failure::Nothing(format!("no message is ready in queue '{}'", printable(&self.queue)))),
+            0 => Err(Failure::Nothing(format!("no message is ready in queue '{}'", printable_name(&self.queue)))),
             _ => Ok(()),
         }
     }
@@ -206,11 +205,11 @@ fn print(batch: &Batch, output: &Output) -> Result<(), Failure> {
             table.add_row([
                 message.message_sequence_number.to_string(),
                 message.message_enqueue_time.to_string(),
-                printable(shown_type(message)).into_owned(),
+                printable_name(shown_type(message)).into_owned(),
                 shown_body(message),
             ]);
         }
-        let (handle, service) = (first.conversation_handle, printable(&first.service_name));
+        let (handle, service) = (first.conversation_handle, printable_name(&first.service_name));
         output.text(&format!("conversation {handle} at {service}, level {}\n{table}", first.priority))?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `dialoq release`
 
 use super::failure::Failure;
-use super::globals::{Globals, parse_id};
+use super::globals::{Globals, close_after, parse_id};
 use super::output::Output;
 use clap::Args;
 use dialoq::status::Released;
@@ -25,8 +25,7 @@ impl Release {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open().await?;
         let released = broker.release(self.id).await;
-        broker.close().await?;
-        let Released { group, was_quarantined, .. } = released?;
+        let Released { group, was_quarantined, .. } = close_after(&broker, released).await?;
         match (output.json, was_quarantined) {
             (true, _) => output.result_json(&json!({ "group": group, "was_quarantined": was_quarantined })),
             (false, true) => output.result(&format!("released group {group}")),

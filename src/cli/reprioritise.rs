@@ -67,10 +67,9 @@ impl Reprioritise {
         };
         let (sides, has_more) = interrupt.stops(confirmed).await?;
         let mut changed = Changed::default();
-        let done = interrupt.unless_requested(counting::reprioritise(broker, &sides, level, &mut changed)).await?;
-        if done.is_none() {
-            return Err(Failure::cut_off(&format!("{} changed", counted(changed.changed, "conversation"))));
-        }
+        let ended = interrupt.unless_requested(counting::reprioritise(broker, &sides, level, &mut changed)).await;
+        let done = format!("{} changed", counted(changed.changed, "conversation"));
+        Failure::unless_whole(ended, changed.changed, &done)?;
         changed.has_more = has_more;
         report(&changed, "changed", output)
     }

@@ -3,7 +3,7 @@
 use super::dead::listed;
 use super::failure::Failure;
 use super::globals::{Globals, parse_id};
-use super::output::{Output, printable, shortened, table};
+use super::output::{Output, printable, printable_name, shortened, table};
 use super::peek::{Form, messages_table, short_type, shown};
 use clap::Args;
 use dialoq::status::{ConversationSideDetails, MOST_MESSAGES, SHOWN_BODY_BYTES, WaitingMessage};
@@ -53,8 +53,8 @@ fn side_text(details: &ConversationSideDetails) -> String {
     let mut text = format!(
         "\n{role} {} at {}, queue {}\n  state {} ({}), level {}, begun {}\n  group {}",
         side.conversation_handle,
-        printable(&side.service_name),
-        printable(&side.queue),
+        printable_name(&side.service_name),
+        printable_name(&side.queue),
         side.state.code(),
         side.state_desc,
         side.priority,
@@ -76,7 +76,7 @@ fn side_text(details: &ConversationSideDetails) -> String {
         text.push_str(&format!(" with {} more conversations", details.related.len()));
     }
     if let Some(contract) = &side.service_contract_name {
-        text.push_str(&format!("\n  contract {}", printable(contract)));
+        text.push_str(&format!("\n  contract {}", printable_name(contract)));
     }
     if let Some(end) = side.lifetime {
         text.push_str(&format!("\n  lifetime ends {end}"));
@@ -108,7 +108,7 @@ fn undelivered_table(messages: &[WaitingMessage]) -> String {
         shown_table.add_row([
             message.message_sequence_number.to_string(),
             message.since.to_string(),
-            printable(short_type(message.message_type_name.as_deref().unwrap_or_default())).into_owned(),
+            printable_name(short_type(message.message_type_name.as_deref().unwrap_or_default())).into_owned(),
             shortened(&shown(&message.body, Form::Text), 100),
             printable(&message.transmission_status).into_owned(),
         ]);

@@ -1,7 +1,7 @@
 //! `dialoq timer`
 
 use super::failure::Failure;
-use super::globals::{Globals, parse_handle, parse_span};
+use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::output::Output;
 use super::waits::naming_the_holder;
 use clap::Args;
@@ -41,8 +41,7 @@ impl Timer {
             }
         };
         let done = naming_the_holder(&broker, Some(self.conversation), None, output, done).await;
-        broker.close().await?;
-        done?;
+        close_after(&broker, done).await?;
         let seconds = self.due_in.map(|due_in| due_in.as_secs() + u64::from(due_in.subsec_nanos() > 0));
         match (output.json, seconds) {
             (true, _) => output.result_json(&json!({ "conversation_handle": self.conversation, "timer_s": seconds })),

@@ -55,4 +55,6 @@ pub use restore::{Restore, Restored};
 pub use session::{Savepoint, Session};
 pub use state::{Core, Limits};
 pub(crate) use tick::CLOCK_SET_BACK_US;
+#[cfg(feature = "cli")]
+pub(crate) use work::check_reader;
 pub use work::{Finished, FinishedAs, JobRead, JobRow, JobRows, TakenRow, WorkChange};

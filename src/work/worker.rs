@@ -139,22 +139,24 @@ pub struct WorkDone {
     pub unreported: u64,
 }
 
-/// How an attempt ended that did not complete its job.
+/// What the readers of a worker met other than jobs that were completed.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(
     not(feature = "cli"),
     allow(unreachable_pub, dead_code, reason = "only the command has it from `internals`")
 )]
-pub enum AttemptEnd<'a> {
-    /// It failed, for this reason.
-    Failed(&'a str),
+pub enum WorkerEvent<'a> {
+    /// An attempt failed, for this reason.
+    Failed(&'a Job, &'a str),
     /// The job was cancelled, or its lease was over.
-    Lost(&'a Error),
-    /// Its end could not be reported.
-    Unreported(&'a Error),
+    Lost(&'a Job, &'a Error),
+    /// The end of the attempt could not be reported.
+    Unreported(&'a Job, &'a Error),
+    /// No job can be taken; the readers try again each second, and this is said once a minute.
+    NoTake(&'a Error),
 }
 
-type Observer = Arc<dyn Fn(&Job, AttemptEnd<'_>) + Send + Sync>;
+type Observer = Arc<dyn Fn(WorkerEvent<'_>) + Send + Sync>;
 
 /// Readers to be started; see [`Broker::worker`].
 #[must_use = "no reader runs before start"]
@@ -237,9 +239,9 @@ impl Broker {
 }
 
 impl<T: Send + 'static> Worker<T> {
-    /// Calls this for every attempt that does not complete its job.
+    /// Calls this for every attempt that does not complete its job, and if none can be taken.
     #[cfg(feature = "cli")]
-    pub(crate) fn observed_by(mut self, observer: impl Fn(&Job, AttemptEnd<'_>) + Send + Sync + 'static) -> Self {
+    pub(crate) fn observed_by(mut self, observer: impl Fn(WorkerEvent<'_>) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }

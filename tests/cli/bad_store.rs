@@ -1,6 +1,8 @@
 use crate::shop::Shop;
+use assert_cmd::cargo::cargo_bin;
 use rusqlite::Connection;
 use std::io::{Read, Write};
+use std::process::Stdio;
 
 const COMMANDS: &[&[&str]] = &[
     &["dump"],
@@ -145,4 +147,26 @@ fn a_server_that_asks_for_a_password_that_is_not_given_is_no_network_failure() {
         error["message"].as_str().unwrap().contains("the server asks for a password, and none is given"),
         "{error}"
     );
+}
+
+/// The store fails at its close too, and says only that an earlier commit has failed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_push_that_finds_the_disk_full_says_so_and_how_much_was_pushed() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE emails");
+    let limited = format!("ulimit -f 3000; exec '{}' work push emails", cargo_bin!("dialoq").display());
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", &limited]).env("DIALOQ_URL", format!("sqlite:{}", shop.path("shop.db").display()));
+    let mut push = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = format!("{}\n", "x".repeat(200)).repeat(30_000);
+    // It ends before it has read all.
+    let _ = push.stdin.take().unwrap().write_all(lines.as_bytes());
+    let output = push.wait_with_output().unwrap();
+    let error = crate::shop::text(&output.stderr);
+    let message = error.lines().next().unwrap();
+    assert!(output.status.code() == Some(1) && !message.contains("60015"), "{error}");
+    let pushed = shop.json(&["--json", "work", "list"])[0]["ready"].clone();
+    assert!(message.ends_with(&format!("; {pushed} jobs were pushed before")), "{pushed}: {error}");
 }

@@ -65,3 +65,22 @@ fn a_send_whose_connection_is_lost_calls_no_message_refused() {
         assert!(message.ends_with(&format!("; {sent} messages were sent before")), "{more:?}: {error}");
     }
 }
+
+#[test]
+fn a_change_of_many_whose_connection_is_lost_says_how_much_was_done() {
+    let _limit = crate::limit();
+    let Some((shop, database)) = that_ends_at("dialoq.job") else { return };
+    database.sql(
+        "CREATE TRIGGER ends_too AFTER DELETE ON dialoq.job FOR EACH ROW WHEN (OLD.job_type = 'end') EXECUTE FUNCTION public.end_session()",
+    );
+    let lines: String = (0..6000).map(|line| format!("{line}\n")).collect();
+    shop.ok_with(&["--db", database.url(), "work", "push", "emails"], lines.as_bytes());
+    shop.ok(&["--db", database.url(), "work", "push", "emails", "--type", "end", "x"]);
+    let error = shop.fails(1, &["--db", database.url(), "work", "cancel", "emails", "--yes"]);
+    let left: u64 = database.sql("SELECT count(*) FROM dialoq.job").parse().unwrap();
+    assert!((1..6001).contains(&left), "{left}");
+    let done = format!("]: cancelled {} jobs, then: ", 6001 - left);
+    assert!(error.starts_with("error[6003") && error.contains(&done), "{error}");
+    let error = shop.fails(1, &["--db", database.url(), "work", "cancel", "--job", "6001", "--yes"]);
+    assert!(error.starts_with("error[6003") && !error.contains("cancelled 0"), "{error}");
+}

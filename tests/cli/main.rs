@@ -10,6 +10,7 @@ mod install;
 mod lost;
 mod measure;
 mod names;
+mod not_read;
 mod operate;
 mod receive;
 mod says;

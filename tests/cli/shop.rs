@@ -176,7 +176,7 @@ pub(crate) const SEND_ORDER: &[&str] = &[
 
 /// A command that runs until it is stopped; killed if a test fails before.
 pub(crate) struct Running {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) input: Option<std::process::ChildStdin>,
     pub(crate) output: Option<BufReader<std::process::ChildStdout>>,
 }
@@ -212,13 +212,7 @@ impl Running {
 
     /// Waits until it has a handler of its own for the interrupt; a signal that comes before ends it at once.
     pub(crate) fn until_it_listens(&mut self) {
-        const INT: u64 = 1 << 1;
-        loop {
-            let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
-            if u64::from_str_radix(caught, 16).unwrap_or(0) & INT != 0 {
-                return;
-            }
+        while !listens(&self.child) {
             assert!(self.child.try_wait().unwrap().is_none(), "it ended before it listened");
             std::thread::yield_now();
         }
@@ -261,6 +255,14 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a command has a handler of its own for the interrupt.
+pub(crate) fn listens(child: &Child) -> bool {
+    const INT: u64 = 1 << 1;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+    u64::from_str_radix(caught, 16).unwrap_or(0) & INT != 0
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

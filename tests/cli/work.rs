@@ -592,3 +592,15 @@ fn a_reader_without_a_name_is_no_total() {
     assert!(by_reader.contains("–") && !by_reader.contains("all"), "{by_reader}");
     assert!(shop.ok(&["work", "stats"]).contains("all"));
 }
+
+/// It waited for ever, and said nothing.
+#[test]
+fn a_run_whose_takes_would_all_be_refused_does_not_begin() {
+    let _limit = crate::limit();
+    let shop = emails("", 1);
+    let long = "x".repeat(200);
+    for option in ["--name", "--type"] {
+        let error = shop.fails(1, &["work", "run", "emails", option, &long, "--exec", "true"]);
+        assert!(error.starts_with("error[60005]: ") && error.contains("a text of 200 characters"), "{error}");
+    }
+}

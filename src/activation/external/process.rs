@@ -16,9 +16,15 @@ fn groups() -> MutexGuard<'static, Vec<rustix::process::Pid>> {
 }
 
 /// Kills all programs and their children, and lets none start from now on: this process ends without running
-/// destructors.
+/// destructors. A second call only waits for the first, which keeps the lock.
 #[cfg(all(unix, feature = "cli"))]
 pub(crate) fn kill_all() {
+    static KILLED: std::sync::Once = std::sync::Once::new();
+    KILLED.call_once(kill_groups);
+}
+
+#[cfg(all(unix, feature = "cli"))]
+fn kill_groups() {
     let groups = groups();
     for group in groups.iter() {
         // Fails if no member is left.

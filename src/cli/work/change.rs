@@ -118,9 +118,8 @@ async fn each(
             Change::Cancel => counting::cancel_jobs(broker, filter, &jobs, &mut number).await,
         }
     };
-    if interrupt.unless_requested(changed).await?.is_none() {
-        return Err(Failure::cut_off(&format!("{done} {}", counted(number, "job"))));
-    }
+    let ended = interrupt.unless_requested(changed).await;
+    Failure::unless_whole(ended, number, &format!("{done} {}", counted(number, "job")))?;
     let left = found as u64 - number;
     match output.json {
         true => output.result_json(&json!({ done: number, "left": left })),
@@ -174,8 +173,7 @@ async fn set_status(globals: &Globals, output: &Output, queue: &str, is_on: bool
     let broker = globals.open().await?;
     let alter = Definition::AlterWorkQueue { name: queue.to_owned(), options: vec![WorkOption::Status(is_on)] };
     let done = broker.apply(vec![alter]).await;
-    broker.close().await?;
-    done?;
+    close_after(&broker, done).await?;
     let state = if is_on { "resumed" } else { "paused" };
     match output.json {
         true => output.result_json(&json!({ "queue": queue, "status": state })),

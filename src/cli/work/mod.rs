@@ -1,7 +1,7 @@
 //! `dialoq work`
 
 mod change;
-mod ends;
+mod lines;
 mod push;
 mod report;
 mod run;

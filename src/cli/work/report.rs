@@ -2,7 +2,7 @@
 
 use super::parse_job;
 use crate::cli::failure::Failure;
-use crate::cli::globals::{Globals, parse_span};
+use crate::cli::globals::{Globals, close_after, parse_span};
 use crate::cli::output::Output;
 use clap::Args;
 use dialoq::work::{AfterFailure, TakenJob};
@@ -47,8 +47,7 @@ impl Complete {
             Some(result) => broker.complete_job_with(self.taken.get(), result).await,
             None => broker.complete_job(self.taken.get()).await,
         };
-        broker.close().await?;
-        done?;
+        close_after(&broker, done).await?;
         match output.json {
             true => output.result_json(&json!({ "job": self.taken.job })),
             false => output.result(&format!("completed job {}", self.taken.job)),
@@ -86,8 +85,7 @@ impl Fail {
         };
         let broker = globals.open().await?;
         let failed = broker.fail_job_then(self.taken.get(), self.reason.as_str(), then).await;
-        broker.close().await?;
-        let state = failed?.name();
+        let state = close_after(&broker, failed).await?.name();
         match output.json {
             true => output.result_json(&json!({ "job": self.taken.job, "state": state })),
             false => output.result(&format!("job {} is {state}", self.taken.job)),
@@ -115,8 +113,7 @@ impl Extend {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = globals.open().await?;
         let done = self.extend(&broker).await;
-        broker.close().await?;
-        done?;
+        close_after(&broker, done).await?;
         match output.json {
             true => output.result_json(&json!({ "job": self.taken.job })),
             false => output.result(&format!("job {} is held on", self.taken.job)),

@@ -1,13 +1,13 @@
 //! `dialoq work run`
 
-use super::ends::{Ends, say_event};
+use super::lines::{Lines, say_event};
 use crate::cli::failure::{Failure, without_path};
 use crate::cli::globals::{Globals, parse_time_to_work};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, counted, printable_name};
 use clap::Args;
 use dialoq::activation::Program;
-use dialoq::internals::{ErrorConstructors, StartedProgram, has_not_begun, observed_by};
+use dialoq::internals::{ErrorConstructors, StartedProgram, check_reader, has_not_begun, observed_by};
 use dialoq::work::{Context, WorkDone, WorkQueue};
 use dialoq::{Broker, Code, Error};
 use serde_json::json;
@@ -83,6 +83,7 @@ impl Run {
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
         Program::new(&self.exec).check().map_err(|error| without_path(error, &self.exec))?;
+        check_reader(self.name.as_deref(), self.job_type.as_deref())?;
         let broker = globals.open_service(interrupt).await?;
         if broker.catalog().work_queue(&self.queue).is_none() {
             // The refusal of a take, before any program is started.
@@ -92,12 +93,14 @@ impl Run {
         // The name lives as long as the process, as that of a queue in a program does.
         let queue: WorkQueue<Vec<u8>> = WorkQueue::raw(Box::leak(self.queue.clone().into_boxed_str()));
         let program = Arc::new((self.exec.clone(), self.args.clone(), self.timeout));
-        let is_json = output.json;
         let (stop, stopping) = watch::channel(false);
         let at_work = Arc::new(AtomicUsize::new(0));
         let programs = at_work.clone();
+        let (lines, written) = Lines::written_by_a_thread(output.json, interrupt)?;
+        let of_programs = lines.clone();
         let worker = broker.worker(queue, move |context, body| {
             let (program, mut stopping, programs) = (program.clone(), stopping.clone(), programs.clone());
+            let lines = of_programs.clone();
             async move {
                 let (exec, args, timeout) = &*program;
                 // A start that fails says nothing of the job.
@@ -106,7 +109,7 @@ impl Run {
                         Ok(started) => break started,
                         Err(error) => error.message().to_owned(),
                     };
-                    Output::new(is_json).warning(&format!("not started: {why}; trying again in 5 s"));
+                    lines.warning(format!("not started: {why}; trying again in 5 s"));
                     tokio::select! {
                         () = tokio::time::sleep(PAUSE) => {}
                         _ = stopping.wait_for(|stopping| *stopping) => {
@@ -131,8 +134,8 @@ impl Run {
                 Ok(())
             }
         });
-        let (ends, written) = Ends::written_by_a_thread(is_json, interrupt)?;
-        let worker = observed_by(worker, move |job, end| ends.note(job, end));
+        let of_readers = lines.clone();
+        let worker = observed_by(worker, move |event| of_readers.event(event));
         let mut worker = worker.readers(self.readers.into());
         if self.activated {
             worker = worker.activated();
@@ -148,10 +151,10 @@ impl Run {
         let failed = tokio::select! {
             () = interrupt.requested() => None,
             error = broker.failed() => Some(error),
-            () = self.say_when_it_is_dropped(&broker, output) => None,
+            () = self.say_when_it_is_dropped(&broker, &lines) => None,
         };
         if !output.json && at_work.load(SeqCst) > 0 {
-            output.note("waiting for the programs that run; ctrl-C again kills them");
+            lines.note("waiting for the programs that run; ctrl-C again kills them");
         }
         let unreported = running.done().unreported;
         let _ = stop.send(true);
@@ -159,6 +162,7 @@ impl Run {
             done = running.stop() => Some(done),
             () = interrupt.requested_times(2) => None,
         };
+        drop(lines);
         if done.is_some() {
             written.wait().await;
         }
@@ -218,14 +222,14 @@ impl Run {
 
 impl Run {
     /// Warns when the work queue is dropped, once each time; never returns. The readers wait until it is there again.
-    async fn say_when_it_is_dropped(&self, broker: &Broker, output: &Output) {
+    async fn say_when_it_is_dropped(&self, broker: &Broker, lines: &Lines) {
         let mut was_there = true;
         loop {
             tokio::time::sleep(CHECK_EVERY).await;
             let is_there = broker.catalog().work_queue(&self.queue).is_some();
             if was_there && !is_there {
                 let queue = printable_name(&self.queue);
-                output.warning(&format!("work queue '{queue}' was dropped; its jobs are taken once it is made again"));
+                lines.warning(format!("work queue '{queue}' was dropped; its jobs are taken once it is made again"));
             }
             was_there = is_there;
         }

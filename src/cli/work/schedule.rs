@@ -1,8 +1,8 @@
 //! `dialoq work schedule`
 
 use crate::cli::failure::Failure;
-use crate::cli::globals::Globals;
-use crate::cli::output::{Output, fitting, printable, printable_name};
+use crate::cli::globals::{Globals, close_after};
+use crate::cli::output::{Output, fitting, printable_name};
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
 use dialoq::internals::ErrorConstructors;
@@ -134,12 +134,12 @@ impl Schedule {
         match &self.command {
             Command::List => list(globals, output).await,
             Command::Add(add) => {
-                let added = format!("added work schedule '{}'", printable(&add.name));
+                let added = format!("added work schedule '{}'", printable_name(&add.name));
                 change(globals, output, add.definition(), &add.name, "added", &added).await
             }
             Command::Drop(Named { name }) => {
                 let drop = Definition::DropWorkSchedule { name: name.clone() };
-                let dropped = format!("dropped work schedule '{}'", printable(name));
+                let dropped = format!("dropped work schedule '{}'", printable_name(name));
                 change(globals, output, drop, name, "dropped", &dropped).await
             }
             Command::Pause(Named { name }) => set_status(globals, output, name, false).await,
@@ -220,9 +220,9 @@ async fn list(globals: &Globals, output: &Output) -> Result<(), Failure> {
         let WorkScheduleStatus { name, queue, cron, time_zone, missed, next_at, last_at, .. } = schedule;
         let time = |at: Option<Timestamp>| at.map(|at| local(at, time_zone));
         let row = [
-            printable(name).into_owned(),
-            printable(queue).into_owned(),
-            printable(cron).into_owned(),
+            printable_name(name).into_owned(),
+            printable_name(queue).into_owned(),
+            printable_name(cron).into_owned(),
             time_zone.clone(),
             time(*next_at).unwrap_or_else(|| "paused".to_owned()),
             time(*last_at).unwrap_or_default(),
@@ -239,7 +239,7 @@ async fn set_status(globals: &Globals, output: &Output, name: &str, is_on: bool)
     let options = WorkScheduleOptions { status: Some(is_on), ..WorkScheduleOptions::default() };
     let state = if is_on { "resumed" } else { "paused" };
     let alter = Definition::AlterWorkSchedule { name: name.to_owned(), options };
-    change(globals, output, alter, name, state, &format!("{state} work schedule '{}'", printable(name))).await
+    change(globals, output, alter, name, state, &format!("{state} work schedule '{}'", printable_name(name))).await
 }
 
 async fn change(
@@ -252,8 +252,7 @@ async fn change(
 ) -> Result<(), Failure> {
     let broker = globals.open().await?;
     let applied = broker.apply(vec![definition]).await;
-    broker.close().await?;
-    applied?;
+    close_after(&broker, applied).await?;
     match output.json {
         true => output.result_json(&json!({ "schedule": name, "status": state })),
         false => output.result(done),

@@ -70,12 +70,12 @@ impl List {
         let row = |job: &JobStatus| {
             vec![
                 job.job.to_string(),
-                printable(&job.queue).into_owned(),
-                printable(&job.job_type).into_owned(),
+                printable_name(&job.queue).into_owned(),
+                printable_name(&job.job_type).into_owned(),
                 state(job, now),
                 job.attempts.to_string(),
                 span(now.since(job.pushed_at)),
-                printable(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
+                printable_name(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
                 note(job),
             ]
         };
@@ -161,13 +161,13 @@ fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
         };
         let row = [
             job.job.to_string(),
-            printable(&job.queue).into_owned(),
-            printable(&job.job_type).into_owned(),
+            printable_name(&job.queue).into_owned(),
+            printable_name(&job.job_type).into_owned(),
             job.finished_as.to_string(),
             job.attempts.to_string(),
             between(Some(job.pushed_at), job.taken_at),
             between(job.taken_at, Some(job.finished_at)),
-            printable(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
+            printable_name(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
         ];
         row.map(Cell::new).to_vec()
     };
@@ -279,8 +279,8 @@ impl Stats {
             for (what, spread) in [("to take", row.to_take), ("to complete", row.to_complete)] {
                 let Spread { average_us, p50_us, p95_us, p99_us } = spread;
                 let mut cells = vec![
-                    printable(&row.queue).into_owned(),
-                    printable(name).into_owned(),
+                    printable_name(&row.queue).into_owned(),
+                    printable_name(name).into_owned(),
                     row.jobs.to_string(),
                     what.to_owned(),
                 ];

@@ -1,7 +1,7 @@
 //! `dialoq work take`
 
 use crate::cli::failure::Failure;
-use crate::cli::globals::{Globals, parse_span};
+use crate::cli::globals::{Globals, close_after, parse_span};
 use crate::cli::lines::were;
 use crate::cli::output::{Output, printable, reader_has_gone, shortened, table};
 use clap::Args;
@@ -81,8 +81,7 @@ impl Take {
         if let Err(Failure::Interrupted(_)) = done {
             return done;
         }
-        broker.close().await?;
-        done
+        close_after(&broker, done).await
     }
 
     fn why_none(&self, broker: &Broker) -> String {

@@ -32,6 +32,8 @@ pub use memory::{Finished, JobRows};
 pub(super) use session::{Undone, WorkOp};
 pub(super) use state::Work;
 pub use take::TakenRow;
+#[cfg(feature = "cli")]
+pub(crate) use take::check_reader;
 
 use super::effects::Reply;
 use super::session::Session;

@@ -197,14 +197,17 @@ impl Core {
     }
 }
 
+/// 60005: a name or a type that is too long.
+pub(crate) fn check_reader(name: &str, job_type: Option<&str>) -> Result<()> {
+    check_name("the name of a reader", name)?;
+    job_type.map_or(Ok(()), |job_type| check_name("the type of a job", job_type))
+}
+
 fn check_take(take: &Take, queue: &WorkQueue) -> Result<()> {
     if !(1..=MOST_TAKEN).contains(&take.count) {
         return Err(Error::out_of_range("the number of jobs to take", take.count, &format!("1 to {MOST_TAKEN}")));
     }
-    check_name("the name of a reader", &take.taken_by)?;
-    if let Some(job_type) = &take.job_type {
-        check_name("the type of a job", job_type)?;
-    }
+    check_reader(&take.taken_by, take.job_type.as_deref())?;
     if let Hold::Lease(Some(lease_ms)) = take.hold {
         check_delay("a lease in milliseconds", lease_ms, 1)?;
     }

@@ -1,6 +1,6 @@
 //! A reader of a worker: takes a job, runs the handler on it, reports it, and takes the next.
 
-use super::{AttemptEnd, Choices, Context, Counters, Worker};
+use super::{Choices, Context, Counters, Worker, WorkerEvent};
 use crate::act::{Act, Answer};
 use crate::activation::{HandlerResult, Session};
 use crate::broker::Broker;
@@ -98,10 +98,7 @@ impl<T: Send + 'static> Reader<T> {
                 Ok(_) => self.counters.could_go_on(),
                 Err(error) if error.code() == Code::STORE_CLOSED => return,
                 Err(error) => {
-                    if self.counters.is_to_be_said(error.code()) {
-                        let queue = self.worker.queue.name();
-                        tracing::warn!(queue, %error, "readers of a work queue cannot go on; they try again each second");
-                    }
+                    self.note_no_take(&error);
                     tokio::select! {
                         _ = stopped.wait_for(|stopped| *stopped) => {}
                         () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => {}
@@ -115,10 +112,15 @@ impl<T: Send + 'static> Reader<T> {
     pub(super) async fn run_while_busy(self) -> HandlerResult {
         let mut has_found = false;
         while !self.is_to_leave() {
-            if !self.turn().await? {
-                break;
+            match self.turn().await {
+                Ok(true) => has_found = true,
+                Ok(false) => break,
+                Err(error) => {
+                    self.note_no_take(&error);
+                    return Err(error.into());
+                }
             }
-            has_found = true;
+            self.counters.could_go_on();
         }
         if let (false, Some(_), Some(session)) = (has_found, &self.worker.job_type, &self.session) {
             session.note_found_nothing();
@@ -491,29 +493,37 @@ impl<T: Send + 'static> Reader<T> {
         }
     }
 
+    fn note_no_take(&self, error: &Error) {
+        if error.code() != Code::STORE_CLOSED && self.counters.is_to_be_said(error.code()) {
+            let queue = self.worker.queue.name();
+            tracing::warn!(queue, %error, "readers of a work queue cannot go on; they try again each second");
+            self.observe(WorkerEvent::NoTake(error));
+        }
+    }
+
     fn note_failure(&self, job: &Job, reason: &str) {
         self.counters.failed.fetch_add(1, Relaxed);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, reason, "a job failed");
-        self.observe(job, AttemptEnd::Failed(reason));
+        self.observe(WorkerEvent::Failed(job, reason));
     }
 
     /// The job is no longer that of this reader: it was cancelled, or its lease was over.
     fn note_lost(&self, job: &Job, error: &Error) {
         self.counters.lost.fetch_add(1, Relaxed);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, %error, "a job was lost");
-        self.observe(job, AttemptEnd::Lost(error));
+        self.observe(WorkerEvent::Lost(job, error));
     }
 
     /// The end of the attempt could not be reported: the job comes back when its lease is over.
     fn note_unreported(&self, job: &Job, error: &Error) {
         self.counters.unreported.fetch_add(1, Relaxed);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, %error, "the end of a job could not be reported");
-        self.observe(job, AttemptEnd::Unreported(error));
+        self.observe(WorkerEvent::Unreported(job, error));
     }
 
-    fn observe(&self, job: &Job, end: AttemptEnd<'_>) {
+    fn observe(&self, event: WorkerEvent<'_>) {
         if let Some(observer) = &self.worker.observer {
-            observer(job, end);
+            observer(event);
         }
     }
 

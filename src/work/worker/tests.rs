@@ -26,6 +26,27 @@ fn readers_that_cannot_go_on_say_so_once_a_minute_and_after_they_could() {
     }
 }
 
+#[cfg(feature = "cli")]
+#[tokio::test]
+async fn readers_that_can_take_nothing_say_why() {
+    let _limit = crate::testing::limit();
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker.execute("CREATE WORK QUEUE tasks").await.unwrap();
+    for is_activated in [false, true] {
+        broker.push_job(TASKS, &"x".to_owned()).await.unwrap();
+        let (said, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let worker = broker.worker(TASKS, async |_, _| Ok::<_, String>(())).name("x".repeat(200));
+        let worker = worker.observed_by(move |event| {
+            if let WorkerEvent::NoTake(error) = event {
+                let _ = said.send(error.code());
+            }
+        });
+        let running = if is_activated { worker.activated().start() } else { worker.start() };
+        assert_eq!(received.recv().await, Some(Code::OUT_OF_RANGE));
+        drop(running);
+    }
+}
+
 const TASKS: WorkQueue<String> = WorkQueue::text("tasks");
 
 /// Refuses the next reports on jobs with a code; counts the reports, and those that take the next job along.

@@ -1,4 +1,4 @@
-//! The ends of attempts that did not complete their jobs, as lines of the command.
+//! What the readers of `work run` meet other than jobs that were completed, as lines of the command.
 //!
 //! A thread of its own writes them: a write waits for as long as the reader of a pipe does not read, and the threads that drive tasks
 //! have readers and leases to look after.
@@ -7,7 +7,7 @@ use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::{Output, printable};
 use dialoq::JobId;
-use dialoq::internals::AttemptEnd;
+use dialoq::internals::WorkerEvent;
 use dialoq::work::Job;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ const MOST_UNWRITTEN: usize = 1024;
 /// How long a command that stops waits for them.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// What becomes of the ends of attempts.
+/// Where the lines go.
 #[derive(Clone)]
-pub(super) struct Ends {
+pub(super) struct Lines {
     lines: mpsc::Sender<Line>,
     missed: Arc<AtomicU64>,
 }
@@ -31,24 +31,30 @@ pub(super) struct Ends {
 /// Ends when all lines are written whose senders are gone.
 pub(super) struct Written(oneshot::Receiver<()>);
 
-struct Line {
-    event: &'static str,
-    /// The same in a sentence.
-    has: &'static str,
-    job: JobId,
-    attempt: u16,
-    why: String,
+enum Line {
+    /// An attempt has ended without completing its job.
+    End {
+        event: &'static str,
+        has: &'static str,
+        job: JobId,
+        attempt: u16,
+        why: String,
+    },
+    /// No job can be taken.
+    NoTake(String),
+    Warning(String),
+    Note(String),
 }
 
-impl Ends {
+impl Lines {
     /// Starts the thread.
     pub(super) fn written_by_a_thread(is_json: bool, interrupt: &Interrupt) -> Result<(Self, Written), Failure> {
         let output = Output::new(is_json);
         output.stops_by(interrupt)?;
-        let (lines, mut waiting) = mpsc::channel::<Line>(MOST_UNWRITTEN);
+        let (sender, mut waiting) = mpsc::channel::<Line>(MOST_UNWRITTEN);
         let (is_over, over) = oneshot::channel();
-        let ends = Self { lines, missed: Arc::default() };
-        let missed = ends.missed.clone();
+        let lines = Self { lines: sender, missed: Arc::default() };
+        let missed = lines.missed.clone();
         let started = std::thread::Builder::new().spawn(move || {
             while let Some(line) = waiting.blocking_recv() {
                 say(&output, &line);
@@ -60,17 +66,30 @@ impl Ends {
             let _ = is_over.send(());
         });
         started.map_err(|error| Failure::input(format!("no thread for the output can be started: {error}")))?;
-        Ok((ends, Written(over)))
+        Ok((lines, Written(over)))
     }
 
-    /// Hands a line to the thread.
-    pub(super) fn note(&self, job: &Job, end: AttemptEnd<'_>) {
-        let (event, has, why) = match end {
-            AttemptEnd::Failed(why) => ("failed", "failed", why.to_owned()),
-            AttemptEnd::Lost(error) => ("lost", "was lost", error.to_string()),
-            AttemptEnd::Unreported(error) => ("unreported", "has ended and could not be reported", error.to_string()),
-        };
-        let line = Line { event, has, job: job.taken.job, attempt: job.attempt, why };
+    pub(super) fn event(&self, event: WorkerEvent<'_>) {
+        let end = |event, has, job: &Job, why| Line::End { event, has, job: job.taken.job, attempt: job.attempt, why };
+        self.hand_over(match event {
+            WorkerEvent::Failed(job, why) => end("failed", "failed", job, why.to_owned()),
+            WorkerEvent::Lost(job, error) => end("lost", "was lost", job, error.to_string()),
+            WorkerEvent::Unreported(job, error) => {
+                end("unreported", "has ended and could not be reported", job, error.to_string())
+            }
+            WorkerEvent::NoTake(error) => Line::NoTake(error.to_string()),
+        });
+    }
+
+    pub(super) fn warning(&self, text: String) {
+        self.hand_over(Line::Warning(text));
+    }
+
+    pub(super) fn note(&self, text: &str) {
+        self.hand_over(Line::Note(text.to_owned()));
+    }
+
+    fn hand_over(&self, line: Line) {
         if self.lines.try_send(line).is_err() {
             self.missed.fetch_add(1, Relaxed);
         }
@@ -85,17 +104,24 @@ impl Written {
 }
 
 fn say(output: &Output, line: &Line) {
-    let Line { event, has, job, attempt, why } = line;
-    match output.json {
-        true => say_event(output, &json!({ "event": event, "job": job, "attempt": attempt, "why": why })),
-        false => output.note(&format!("job {job}: attempt {attempt} {has}: {}", printable(why))),
+    match line {
+        Line::End { event, job, attempt, why, .. } if output.json => {
+            say_event(output, &json!({ "event": event, "job": job, "attempt": attempt, "why": why }));
+        }
+        Line::End { has, job, attempt, why, .. } => {
+            output.note(&format!("job {job}: attempt {attempt} {has}: {}", printable(why)));
+        }
+        Line::NoTake(why) if output.json => say_event(output, &json!({ "event": "cannot_take", "why": why })),
+        Line::NoTake(why) => output.warning(&format!("no job can be taken: {why}; trying again each second")),
+        Line::Warning(text) => output.warning(text),
+        Line::Note(text) => output.note(text),
     }
 }
 
 fn say_missed(output: &Output, number: u64) {
     match output.json {
         true => say_event(output, &json!({ "event": "missed", "events": number })),
-        false => output.note(&format!("{number} more attempts ended without completing their jobs")),
+        false => output.note(&format!("{number} more lines were not written, because these were not read")),
     }
 }
 
