@@ -134,15 +134,10 @@ impl Memory {
         self.latest = if is_set_back { now } else { self.latest.max(now) };
         while is_set_back || self.core.next_due().is_some_and(|due| due <= now) {
             is_set_back = false;
-            self.tick_once(now);
+            let mut effects = Effects::default();
+            self.core.tick(now, &mut effects);
+            self.write(effects, now);
         }
-    }
-
-    /// One step of what is due.
-    pub(in crate::core) fn tick_once(&mut self, now: Timestamp) {
-        let mut effects = Effects::default();
-        self.core.tick(now, &mut effects);
-        self.write(effects, now);
     }
 
     /// Closes the broker and opens it again.

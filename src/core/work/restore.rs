@@ -12,7 +12,7 @@ use crate::protocol::work::{AfterFailure, JobState};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
-/// The most that falls due in one step: well under a millisecond of work. A schedule that makes missed times up pushes up to as many jobs.
+/// The most that falls due in one step: well under a millisecond of work.
 const MOST_AT_ONCE: usize = 1000;
 
 impl Restore {
@@ -50,9 +50,7 @@ impl Core {
     /// Handles what is due: jobs become ready, leases end, names and limits are freed.
     pub(in crate::core) fn tick_work(&mut self, now: Timestamp) {
         self.work.set_time(now);
-        let mut done = 0;
-        while done < MOST_AT_ONCE {
-            done += 1;
+        for _ in 0..MOST_AT_ONCE {
             let Some(&(at, due)) = self.work.due.first().filter(|(at, _)| *at <= now.0) else { return };
             self.work.due.remove(&(at, due));
             match due {
@@ -65,7 +63,7 @@ impl Core {
                     }
                 }
                 Due::History { queue_id } => self.cut_history(queue_id, now),
-                Due::Schedule { schedule_id } => done += self.fire_schedule(schedule_id, Timestamp(at), now),
+                Due::Schedule { schedule_id } => self.fire_schedule(schedule_id, Timestamp(at), now),
             }
         }
     }

@@ -60,10 +60,10 @@ impl Core {
         }
     }
 
-    /// Pushes the jobs of a schedule whose next time is over, and sets its next time, in one commit; returns how many jobs.
-    pub(super) fn fire_schedule(&mut self, schedule_id: i32, due: Timestamp, now: Timestamp) -> usize {
-        let Some(row) = self.catalog.work_schedules.get(&schedule_id).cloned() else { return 0 };
-        let Some(schedule) = self.work.schedules.get_mut(&schedule_id) else { return 0 };
+    /// Pushes the jobs of a schedule whose next time is over, and sets its next time, in one commit.
+    pub(super) fn fire_schedule(&mut self, schedule_id: i32, due: Timestamp, now: Timestamp) {
+        let Some(row) = self.catalog.work_schedules.get(&schedule_id).cloned() else { return };
+        let Some(schedule) = self.work.schedules.get_mut(&schedule_id) else { return };
         let firings = schedule.timetable.firings(due, now, row.missed);
         let next_at = firings.last().and_then(|firing| firing.next);
         schedule.next_at = next_at;
@@ -76,11 +76,10 @@ impl Core {
         let times: Vec<_> = times.filter(|time| fired.is_none_or(|fired| *time > fired)).collect();
         let last_at = times.last().copied();
         schedule.last_at = last_at.or(schedule.last_at);
-        for time in &times {
-            self.push_for_schedule(&row, *time, now);
+        for time in times {
+            self.push_for_schedule(&row, time, now);
         }
         self.work.write(WorkChange::SetScheduleTimes { schedule_id, next_at, last_at });
-        times.len()
     }
 
     fn push_for_schedule(&mut self, row: &WorkSchedule, time: Timestamp, now: Timestamp) {

@@ -91,28 +91,6 @@ fn times_that_passed() {
     }
 }
 
-/// The state is locked for each step: after days without the store, thirty schedules held all callers up for a second.
-#[test]
-fn schedules_that_make_up_many_times_share_a_step_no_further() {
-    let mut memory = broker(&[]);
-    for name in ["r", "s", "t"] {
-        let options = hourly(Missed::All);
-        define(&mut memory, Definition::CreateWorkSchedule { name: name.into(), queue: "w".into(), options }, NOW)
-            .unwrap();
-    }
-    let late = after_ms(900 * 60 * MINUTE_MS);
-    let mut pushed = Vec::new();
-    for _ in 0..3 {
-        memory.tick_once(late);
-        pushed.push(memory.jobs().jobs.len());
-    }
-    assert_eq!(pushed, [1800, 2700, 2700]);
-    assert_eq!(
-        memory.jobs().schedules.values().map(|times| times.0).max().unwrap(),
-        Some(after_ms(901 * 60 * MINUTE_MS))
-    );
-}
-
 #[test]
 fn a_paused_schedule_does_not_fire_and_makes_nothing_up() {
     let mut memory = scheduled(hourly(Missed::All));
