@@ -178,7 +178,7 @@ case!(a_batch_takes_of_each_key_what_its_limit_leaves, [237, 245], async |t| {
     assert_eq!(names(&leased(&t, 9).await?), "a2");
 });
 
-/// Two hundred and ten jobs of one key, of which one may be taken, and it is: more than a server reads before it asks each key.
+/// Many jobs of one key, of which one may be taken, and it is.
 async fn fill_a_key(t: &Rig, levels: &[u8]) -> Result<()> {
     let tx = t.begin().await?;
     for level in levels {

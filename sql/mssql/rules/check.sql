@@ -113,11 +113,13 @@ BEGIN
         SET @error_number = 58459;
         SET @error_message = CONCAT(N'the message body has ', DATALENGTH(@body), N' bytes; the limit is 999000000');
     END
-    -- The limit of the clients. Every process that receives the message would read it.
-    ELSE IF DATALENGTH(@trace) > 131072
+    -- The limit of the clients. Every process that receives the message would read it. LEN leaves spaces at the end out, and a character of
+    -- nvarchar has one byte in Babelfish.
+    ELSE IF DATALENGTH(@trace) > 65536 * DATALENGTH(N'a')
     BEGIN
         SET @error_number = 60005;
-        SET @error_message = CONCAT(N'the trace context is ', DATALENGTH(@trace) / 2, N' characters long; it must be at most 65536 characters');
+        SET @error_message = CONCAT(N'the trace context is ', DATALENGTH(@trace) / DATALENGTH(N'a'), N' characters long; it must be at most ',
+            N'65536 characters');
     END
 END
 GO

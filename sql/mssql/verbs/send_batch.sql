@@ -95,7 +95,7 @@ BEGIN
         ON u.service_contract_id = p.service_contract_id AND u.message_type = t.name
     WHERE t.is_dropped = 0
         AND CASE p.is_initiator WHEN 1 THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END = 1
-        AND COALESCE(DATALENGTH(s.message_body), 0) <= 999000000 AND COALESCE(DATALENGTH(s.trace), 0) <= 131072
+        AND COALESCE(DATALENGTH(s.message_body), 0) <= 999000000 AND COALESCE(DATALENGTH(s.trace), 0) <= 65536 * DATALENGTH(N'a')
         AND CASE WHEN DATALENGTH(s.body_fault) = 0 THEN N'N' WHEN s.body_fault IS NULL THEN t.validation END = N'N';
     -- A pending message of the endpoint, an unsent message before it, and a pending Error of the peer exclude an item.
     UPDATE p SET message_type_id = NULL
