@@ -232,6 +232,7 @@ fn main() -> ExitCode {
             a_step_pushes_the_body_of_its_schedule a_queue_of_a_schedule_is_not_removed an_opening_for_reading_leaves_what_is_due
             a_schedule_counts_from_a_clock_that_was_set_back an_opening_that_is_given_up_leaves_no_session;
         Postgres jobs_keys: a_search_by_key_gives_the_job_that_a_search_in_order_gives
+            a_search_by_key_does_not_read_the_jobs_of_full_keys
             a_job_behind_those_of_very_many_full_keys_is_found a_job_behind_many_of_other_types_is_found
             jobs_of_a_queue_that_limits_its_keys_later_are_marked;
         Postgres jobs_strict: a_take_by_type_gives_no_job_before_the_first_of_its_key a_take_by_type_finds_the_second_job_of_a_key_however_far_it_is

@@ -56,7 +56,7 @@ const ANALYZE_EMPTY: &str = "
     ROLLBACK;";
 
 /// The reads of tables and of indexes in this session so far.
-const READ: &str = "
+pub(crate) const READ: &str = "
     SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = 'dialoq' AND c.relkind IN ('r', 'i')";
@@ -165,14 +165,18 @@ const VERBS: &[(u64, &str)] = &[
     (1, "SELECT dialoq.take_jobs('limited', p_oldest => true)"),
     (2, "SELECT dialoq.take_jobs('limited', 2, p_has_lease => true)"),
     (2, "SELECT dialoq.take_jobs('strict', 2, p_has_lease => true)"),
-    // Of jobs whose key is full it reads the first 200 and whether there is another, and counts each in the table and in its index.
-    (64, "SELECT dialoq.take_jobs('keyed', p_has_lease => true)"),
-    (64, "SELECT dialoq.take_jobs('keyed', p_job_type => 'behind', p_has_lease => true)"),
-    // As poll does.
+    // In a queue of which one key is full, as takes and polls do after 5,000 jobs.
     (
-        64,
+        8,
         "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
-        SELECT f.* FROM dialoq.work_queue AS q, dialoq.has_job_to_take(q, now()) AS f WHERE q.name = 'keyed'",
+        SELECT f.* FROM dialoq.work_queue AS q, dialoq.first_job_of_keys(q.queue_id, NULL, 0, 9, '{full}', false, -1, 0, 500) AS f
+        WHERE q.name = 'keyed'",
+    ),
+    (
+        8,
+        "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+        SELECT f.* FROM dialoq.work_queue AS q, dialoq.first_job_of_keys(q.queue_id, 'behind', 0, 9, '{full}', false, -1, 0, 500) AS f
+        WHERE q.name = 'keyed'",
     ),
     (
         1,

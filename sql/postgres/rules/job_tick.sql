@@ -3,10 +3,10 @@
 
 -- Scheduled jobs become ready, leases and the attempts of dead processes end, rates let jobs go, names whose windows are
 -- over, old history and the rest of dropped queues go, jobs of queues that limit their keys are marked. It skips locked rows.
--- Takes: the time, how many jobs at most, the dropped and the unmarked queues that this transaction saw before it had a number
+-- Takes: the time, how many jobs at most, the dropped queues and the rows of unmarked ones that this transaction saw before it had a number
 -- Gives: how many jobs changed; notices; the time of the next event
 CREATE OR REPLACE FUNCTION dialoq.tick_jobs(
-    p_now timestamptz, p_top integer, p_dropped integer[], p_unmarked integer[], OUT did integer, OUT notices text, OUT due_at timestamptz)
+    p_now timestamptz, p_top integer, p_dropped integer[], p_unmarked tid[], OUT did integer, OUT notices text, OUT due_at timestamptz)
 LANGUAGE plpgsql SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     v_done record;
@@ -42,7 +42,7 @@ BEGIN
     -- Here rather than in a take of plain SQL, whose transaction may stay open.
     PERFORM dialoq.reserve_tokens();
     PERFORM dialoq.clear_dropped_work_queues(p_dropped);
-    v_is_marking := dialoq.mark_jobs(p_unmarked, 2000);
+    v_is_marking := dialoq.mark_jobs(p_unmarked, 500);
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
     due_at := least(
         (SELECT j.due_at FROM dialoq.job AS j WHERE j.due_at > p_now AND j.holder IS NULL ORDER BY j.due_at LIMIT 1),
@@ -103,10 +103,11 @@ END $$;
 
 -- Marks the jobs of queues that have limited their keys since those were pushed: next_job finds marked jobs by their key. A push gets
 -- its number before it reads the queue, see clear_dropped_work_queues. No take is under way meanwhile: it would pass over the rows
--- that are locked here.
--- Takes: the queues that this transaction saw before it had a number; how many jobs are read at most
+-- that are locked here. Reports wait 100 ms for a row, so the jobs are few, and only of one queue: the next one may have to wait for
+-- its takes. The queues have their turns by chance.
+-- Takes: the rows that this transaction saw before it had a number; how many jobs are read at most
 -- Gives: whether more can be marked at once
-CREATE OR REPLACE FUNCTION dialoq.mark_jobs(p_seen integer[], p_top integer) RETURNS boolean
+CREATE OR REPLACE FUNCTION dialoq.mark_jobs(p_seen tid[], p_top integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     u record;
@@ -116,13 +117,13 @@ DECLARE
     v_is_more boolean := false;
     v_timeout text := current_setting('lock_timeout');
 BEGIN
-    FOR u IN SELECT w.* FROM dialoq.unmarked_work_queue AS w FOR UPDATE SKIP LOCKED LOOP
+    FOR u IN SELECT w.ctid, w.* FROM dialoq.unmarked_work_queue AS w ORDER BY random() FOR UPDATE SKIP LOCKED LOOP
         IF NOT EXISTS (SELECT FROM dialoq.work_queue AS q WHERE q.queue_id = u.queue_id AND dialoq.limits_keys(q)) THEN
             DELETE FROM dialoq.unmarked_work_queue AS w WHERE w.queue_id = u.queue_id;
             CONTINUE;
         ELSIF u.after_xid IS NULL THEN
             UPDATE dialoq.unmarked_work_queue AS w SET after_xid = pg_current_xact_id()
-            WHERE w.queue_id = u.queue_id AND u.queue_id = ANY (p_seen);
+            WHERE w.queue_id = u.queue_id AND u.ctid = ANY (p_seen);
             CONTINUE;
         ELSIF u.after_xid > pg_snapshot_xmin(pg_current_snapshot()) AND u.after_xid <= pg_snapshot_xmax(pg_current_snapshot()) THEN
             CONTINUE;
@@ -133,7 +134,7 @@ BEGIN
             PERFORM FROM dialoq.work_limit AS l WHERE l.queue_id = u.queue_id FOR UPDATE;
             PERFORM set_config('lock_timeout', v_timeout, true);
         EXCEPTION WHEN lock_not_available THEN
-            CONTINUE;
+            EXIT;
         END;
         v_read := ARRAY(SELECT j.job_id FROM dialoq.job AS j WHERE j.job_id > u.last_job_id ORDER BY j.job_id LIMIT p_top);
         v_unmarked := ARRAY(
@@ -159,6 +160,7 @@ BEGIN
             END IF;
             UPDATE dialoq.unmarked_work_queue AS w SET last_job_id = 0, has_passed_over = false WHERE w.queue_id = u.queue_id;
         END IF;
+        EXIT;
     END LOOP;
     RETURN v_is_more;
 END $$;

@@ -42,7 +42,7 @@ BEGIN
     IF v_is_unmarked THEN
         INSERT INTO dialoq.unmarked_work_queue AS u (queue_id) VALUES (p_queue_id)
         ON CONFLICT (queue_id) DO UPDATE SET after_xid = NULL, last_job_id = 0, has_passed_over = false;
-        PERFORM dialoq.publish_notices(dialoq.due_notice(dialoq.current_time_utc()));
+        PERFORM dialoq.send_notices(dialoq.due_notice(dialoq.current_time_utc()));
     END IF;
     INSERT INTO dialoq.work_limit (queue_id) VALUES (p_queue_id) ON CONFLICT DO NOTHING;
     -- Readers that wait for a rate are woken at its new times. A row that a take has locked has the times of that take.
@@ -77,6 +77,8 @@ BEGIN
     END IF;
     -- A push or a take that has read the row before goes on; tick removes what it leaves.
     DELETE FROM dialoq.work_queue AS q WHERE q.queue_id = p_queue_id;
+    -- Waits for a tick that is marking its jobs: the rows that it has locked would count as held.
+    DELETE FROM dialoq.unmarked_work_queue AS u WHERE u.queue_id = p_queue_id;
     SELECT j.job_id INTO v_held FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.holder IS NOT NULL LIMIT 1;
     IF v_held IS NULL THEN
         -- A join by hash, also where the statistics are older than the jobs: with NOT IN the server compares each job with each other one if they do not fit into work_mem, and a queue of

@@ -31,7 +31,7 @@ DECLARE
     v_is_all boolean;
     v_requests bigint[];
     v_dropped integer[];
-    v_unmarked integer[];
+    v_unmarked tid[];
 BEGIN
     PERFORM dialoq.check_isolation();
     -- Its work is visible to others only at the end of the transaction.
@@ -56,7 +56,8 @@ BEGIN
         LIMIT 10000);
     -- Likewise.
     v_dropped := ARRAY(SELECT w.queue_id FROM dialoq.dropped_work_queue AS w WHERE w.after_xid IS NULL);
-    v_unmarked := ARRAY(SELECT w.queue_id FROM dialoq.unmarked_work_queue AS w WHERE w.after_xid IS NULL);
+    -- The row versions, because ALTER WORK QUEUE may ask again meanwhile.
+    v_unmarked := ARRAY(SELECT w.ctid FROM dialoq.unmarked_work_queue AS w WHERE w.after_xid IS NULL);
     SELECT t.is_turning, t.is_all INTO v_is_turning, v_is_all FROM dialoq.turn_generation(2000) AS t;
     PERFORM dialoq.watch_dead_rows();
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
