@@ -59,3 +59,26 @@ async fn a_wait_that_is_not_polled_holds_up_no_other_call_when_definitions_chang
     guest.close().await.unwrap();
     owner.close().await.unwrap();
 }
+
+/// The first reading that failed left a caller waiting for a second one, and woke all others, which asked for the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn definitions_that_cannot_be_read_hold_up_no_call() {
+    let _limit = crate::limit();
+    let place = Place::new();
+    let owner = place.defined().await;
+    let guest = place.open().await;
+    owner.execute("CREATE WORK QUEUE w").await.unwrap();
+    guest.push_job("w", "x").await.unwrap();
+    let file = rusqlite::Connection::open(&place.path).unwrap();
+    file.execute_batch("ALTER TABLE dialoq_event_notification RENAME TO away").unwrap();
+    owner.execute("CREATE MESSAGE TYPE [0]").await.unwrap();
+    for _ in 0..3 {
+        let pushed = tokio::time::timeout(PATIENCE, async { guest.push_job("w", "x").await }).await;
+        pushed.expect("a push waits for definitions that cannot be read").unwrap();
+    }
+    assert!(!guest.dump().contains("[0]"));
+    file.execute_batch("ALTER TABLE away RENAME TO dialoq_event_notification").unwrap();
+    goes_on(&guest, 0).await;
+    guest.close().await.unwrap();
+    owner.close().await.unwrap();
+}

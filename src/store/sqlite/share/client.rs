@@ -90,9 +90,9 @@ struct Definitions {
     /// The highest number that an answer has named.
     named: AtomicU64,
     changed: Notify,
-    /// How many readings have ended, well or not. Only the connection's task reads: a caller may keep its future and not poll it, and
-    /// all calls of the process waited for one that held a lock.
-    readings: watch::Sender<u64>,
+    /// The highest number that was named before a reading that has ended, well or not. Only the connection's task reads: a caller may
+    /// keep its future and not poll it, and all calls of the process waited for one that held a lock.
+    tried: watch::Sender<u64>,
 }
 
 /// The queues that the owner tells of.
@@ -175,7 +175,7 @@ impl Client {
                 version: AtomicU64::new(0),
                 named: AtomicU64::new(0),
                 changed: Notify::new(),
-                readings: watch::Sender::new(0),
+                tried: watch::Sender::new(0),
             },
             is_lost: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -376,7 +376,7 @@ impl Client {
     /// No call is made any more, and the callers get no answer.
     fn lose_callers(&self) -> HashMap<u64, Asked> {
         self.is_lost.store(true, Relaxed);
-        self.definitions.readings.send_modify(|readings| *readings += 1);
+        self.definitions.tried.send_replace(u64::MAX);
         self.room.close();
         let mut waiting = lock(&self.waiting);
         waiting.takes_none = true;
@@ -420,27 +420,26 @@ impl Client {
                 Ok(catalog) => {
                     *lock(&definitions.catalog) = catalog;
                     definitions.version.store(named, Relaxed);
+                    self.board.wake_all();
                 }
                 Err(error) => tracing::warn!(%error, "the definitions could not be read again"),
             }
-            definitions.readings.send_modify(|readings| *readings += 1);
-            self.board.wake_all();
+            definitions.tried.send_if_modified(|tried| {
+                named > *tried && {
+                    *tried = named;
+                    true
+                }
+            });
         }
     }
 
-    /// Waits until the definitions of that version are read, or cannot be.
+    /// Waits until the definitions of that version are read, or cannot be, or the connection has ended.
     async fn definitions_of(&self, version: u64) {
         let definitions = &self.definitions;
-        let mut readings = definitions.readings.subscribe();
+        let mut tried = definitions.tried.subscribe();
         definitions.named.fetch_max(version, Relaxed);
         definitions.changed.notify_one();
-        // One that was under way may not have seen them.
-        for _ in 0..2 {
-            if definitions.version.load(Relaxed) >= version || self.is_lost.load(Relaxed) {
-                return;
-            }
-            let _ = readings.changed().await;
-        }
+        let _ = tried.wait_for(|tried| *tried >= version).await;
     }
 
     /// Tells the owner of this process's queue monitors and readers.
