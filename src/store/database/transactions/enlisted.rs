@@ -6,7 +6,7 @@ use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::verbs;
 use crate::store::database::link::EnlistedConnection;
-use crate::store::database::retry::{Repeat, Retry};
+use crate::store::database::retry::{Again, Repeat, Retry};
 use std::sync::Arc;
 
 impl Database {
@@ -35,7 +35,11 @@ impl Database {
                 Err(failure) => failure,
             };
             let again = tries.after(failure, Repeat::Never).await?;
-            self.renew(again, [(&verb, &mut context)]).await?;
+            if again == Again::WithNewDefinitions {
+                // Detached: this runs in the caller's future, which may not be polled while it holds the lock of the definitions.
+                self.detached(|database| async move { database.reload().await }).await?;
+            }
+            self.renew_contexts(again, [(&verb, &mut context)]).await?;
         }
     }
 }

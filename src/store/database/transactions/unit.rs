@@ -232,6 +232,15 @@ impl Database {
         if again == Again::WithNewDefinitions {
             self.reload().await?;
         }
+        self.renew_contexts(again, calls).await
+    }
+
+    /// The same once the definitions are read.
+    pub(in crate::store::database) async fn renew_contexts<'c>(
+        &self,
+        again: Again,
+        calls: impl IntoIterator<Item = (&'c Verb, &'c mut CallContext)>,
+    ) -> Result<()> {
         for (verb, context) in calls {
             match (again, verb) {
                 (Again::WithNewDefinitions, Verb::Send { message_type, body, .. }) => {
