@@ -187,10 +187,14 @@ fn refusal(error: &Error, as_json: bool, excerpt: &str) -> String {
         Some(position) if excerpt.is_empty() => text.push_str(&format!(" ({position})")),
         _ => text.push_str(excerpt),
     }
-    let cause = error.source().map(ToString::to_string);
     // Of an error of ours the message without its code.
     let text_of = |cause: &str| cause.strip_prefix(&format!("[{}] ", error.code())).unwrap_or(cause).to_owned();
-    let cause = cause.filter(|cause| !error.message().contains(&text_of(cause)) && !is_refusal_of_ours(error, cause));
+    // What the message says already may have a cause of its own.
+    let mut cause = error.source();
+    while let Some(said) = cause.filter(|cause| error.message().contains(&text_of(&cause.to_string()))) {
+        cause = said.source();
+    }
+    let cause = cause.map(ToString::to_string).filter(|cause| !is_refusal_of_ours(error, cause));
     if let Some(cause) = cause {
         text.push_str(&format!("\n  caused by: {}", printable(&cause)));
     }

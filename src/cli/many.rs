@@ -2,7 +2,7 @@
 
 use super::confirm::previewed;
 use super::failure::Failure;
-use super::output::{Output, printable, table};
+use super::output::{Output, printable_name, table};
 use super::peek::before;
 use clap::Args;
 use dialoq::internals::counting;
@@ -111,7 +111,7 @@ pub(super) async fn preview(
     }
     let mut shown = table(&["service", "state", "#conversations"]);
     for ((service, state), number) in groups {
-        shown.add_row([printable(service).into_owned(), state.to_owned(), number.to_string()]);
+        shown.add_row([printable_name(service).into_owned(), state.to_owned(), number.to_string()]);
     }
     let mut text = format!("would {verb}\n{shown}");
     for side in sides.iter().take(LISTED) {

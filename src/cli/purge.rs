@@ -4,7 +4,7 @@ use super::confirm::{confirm, previewed};
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_handle, parse_span};
 use super::interrupt::Interrupt;
-use super::output::{Output, counted, printable, table};
+use super::output::{Output, counted, printable, printable_name, table};
 use super::peek::{before, known};
 use clap::Args;
 use dialoq::internals::counting;
@@ -114,7 +114,7 @@ impl Purge {
             }
             let mut shown = table(&["message type", "#messages", "oldest"]);
             for (name, (number, oldest)) in types {
-                shown.add_row([printable(name).into_owned(), number.to_string(), oldest.to_string()]);
+                shown.add_row([printable_name(name).into_owned(), number.to_string(), oldest.to_string()]);
             }
             let mut text = format!("would purge from queue '{}'\n{shown}", printable(&self.queue));
             if left > 0 {

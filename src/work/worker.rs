@@ -95,25 +95,33 @@ struct Counters {
     failed: AtomicU64,
     lost: AtomicU64,
     unreported: AtomicU64,
-    /// Why its readers cannot go on, and when that was last said; `None` if they can.
-    failure: Mutex<Option<(Code, Instant)>>,
+    /// Why its readers cannot go on.
+    failure: Said,
+    /// Why no job can be taken.
+    no_take: Said,
 }
 
-impl Counters {
-    /// A reader cannot go on for this reason; whether that is to be said: once a minute for all readers of the worker.
+/// The last reason, and when it was said; `None` if there is none any more.
+#[derive(Debug, Default)]
+struct Said(Mutex<Option<(Code, Instant)>>);
+
+impl Said {
+    /// Whether it is to be said: once a minute for all readers of the worker.
     fn is_to_be_said(&self, code: Code) -> bool {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_said = failure.is_some_and(|(said, at)| said == code && at.elapsed() < SAID_AGAIN_AFTER);
+        let mut reason = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_said = reason.is_some_and(|(said, at)| said == code && at.elapsed() < SAID_AGAIN_AFTER);
         if !is_said {
-            *failure = Some((code, Instant::now()));
+            *reason = Some((code, Instant::now()));
         }
         !is_said
     }
 
-    fn could_go_on(&self) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn is_over(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
 
+impl Counters {
     fn done(&self) -> WorkDone {
         WorkDone {
             completed: self.completed.load(Relaxed),
@@ -152,7 +160,7 @@ pub enum WorkerEvent<'a> {
     Lost(&'a Job, &'a Error),
     /// The end of the attempt could not be reported.
     Unreported(&'a Job, &'a Error),
-    /// No job can be taken; the readers try again each second, and this is said once a minute.
+    /// No job can be taken; the readers try again, and this is said once a minute.
     NoTake(&'a Error),
 }
 

@@ -112,7 +112,7 @@ fn say(output: &Output, line: &Line) {
             output.note(&format!("job {job}: attempt {attempt} {has}: {}", printable(why)));
         }
         Line::NoTake(why) if output.json => say_event(output, &json!({ "event": "cannot_take", "why": why })),
-        Line::NoTake(why) => output.warning(&format!("no job can be taken: {why}; trying again each second")),
+        Line::NoTake(why) => output.warning(&format!("no job can be taken: {why}; trying again")),
         Line::Warning(text) => output.warning(text),
         Line::Note(text) => output.note(text),
     }

@@ -173,7 +173,7 @@ impl Run {
             });
             say_event(output, &counts);
         }
-        broker.close().await?;
+        let closed = broker.close().await;
         if let Some(error) = failed {
             return Err(error.into());
         }
@@ -188,6 +188,7 @@ impl Run {
                     counted(done.unreported - unreported, "job")
                 ),
             )),
+            Some(_) if let Err(error) = closed => error.into(),
             Some(done) => interrupt.after_the_work(format!(
                 "stopped: {} completed, {} failed, {} lost",
                 counted(done.completed, "job"),

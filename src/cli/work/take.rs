@@ -3,7 +3,7 @@
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, close_after, parse_span};
 use crate::cli::lines::were;
-use crate::cli::output::{Output, printable, reader_has_gone, shortened, table};
+use crate::cli::output::{Output, printable, printable_name, reader_has_gone, shortened, table};
 use clap::Args;
 use dialoq::internals::jsonl::{BodyText, to_base64};
 use dialoq::work::Job;
@@ -101,8 +101,8 @@ impl Take {
                 job.taken.job.to_string(),
                 job.taken.token.to_string(),
                 job.attempt.to_string(),
-                printable(&job.job_type).into_owned(),
-                printable(job.key.as_deref().unwrap_or_default()).into_owned(),
+                printable_name(&job.job_type).into_owned(),
+                printable_name(job.key.as_deref().unwrap_or_default()).into_owned(),
                 shown(job),
             ]);
         }

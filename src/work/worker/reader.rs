@@ -95,10 +95,13 @@ impl<T: Send + 'static> Reader<T> {
         while !*self.stopped.borrow() {
             let mut stopped = self.stopped.clone();
             match caught(self.turn()).await {
-                Ok(_) => self.counters.could_go_on(),
+                Ok(_) => self.counters.failure.is_over(),
                 Err(error) if error.code() == Code::STORE_CLOSED => return,
                 Err(error) => {
-                    self.note_no_take(&error);
+                    if self.counters.failure.is_to_be_said(error.code()) {
+                        let queue = self.worker.queue.name();
+                        tracing::warn!(queue, %error, "readers of a work queue cannot go on; they try again each second");
+                    }
                     tokio::select! {
                         _ = stopped.wait_for(|stopped| *stopped) => {}
                         () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => {}
@@ -112,15 +115,10 @@ impl<T: Send + 'static> Reader<T> {
     pub(super) async fn run_while_busy(self) -> HandlerResult {
         let mut has_found = false;
         while !self.is_to_leave() {
-            match self.turn().await {
-                Ok(true) => has_found = true,
-                Ok(false) => break,
-                Err(error) => {
-                    self.note_no_take(&error);
-                    return Err(error.into());
-                }
+            if !self.turn().await? {
+                break;
             }
-            self.counters.could_go_on();
+            has_found = true;
         }
         if let (false, Some(_), Some(session)) = (has_found, &self.worker.job_type, &self.session) {
             session.note_found_nothing();
@@ -156,6 +154,15 @@ impl<T: Send + 'static> Reader<T> {
 
     /// Takes one job; `None` if the worker stops or none came.
     async fn take(&self, act: &impl Act) -> Result<Option<Job>> {
+        let taken = self.try_take(act).await;
+        match &taken {
+            Ok(_) => self.counters.no_take.is_over(),
+            Err(error) => self.note_no_take(error),
+        }
+        taken
+    }
+
+    async fn try_take(&self, act: &impl Act) -> Result<Option<Job>> {
         let worker = &self.worker;
         if let Some(session) = &self.session {
             session.note_receive();
@@ -327,7 +334,8 @@ impl<T: Send + 'static> Reader<T> {
     }
 
     async fn in_transaction(&self) -> Result<bool> {
-        let tx = Arc::new(self.worker.broker.begin().await?);
+        let begun = self.worker.broker.begin().await.inspect_err(|error| self.note_no_take(error));
+        let tx = Arc::new(begun?);
         let seen = tx.seen().clone();
         CutShort::new(move || seen.lose(), Box::pin(self.serve_in(tx))).await
     }
@@ -494,9 +502,7 @@ impl<T: Send + 'static> Reader<T> {
     }
 
     fn note_no_take(&self, error: &Error) {
-        if error.code() != Code::STORE_CLOSED && self.counters.is_to_be_said(error.code()) {
-            let queue = self.worker.queue.name();
-            tracing::warn!(queue, %error, "readers of a work queue cannot go on; they try again each second");
+        if error.code() != Code::STORE_CLOSED && self.counters.no_take.is_to_be_said(error.code()) {
             self.observe(WorkerEvent::NoTake(error));
         }
     }

@@ -14,14 +14,14 @@ use std::sync::atomic::Ordering::SeqCst;
 
 #[test]
 fn readers_that_cannot_go_on_say_so_once_a_minute_and_after_they_could() {
-    let counters = Counters::default();
-    let said = |code| counters.is_to_be_said(code);
+    let reason = Said::default();
+    let said = |code| reason.is_to_be_said(code);
     assert_eq!([said(Code::OBJECT_NOT_FOUND), said(Code::OBJECT_NOT_FOUND)], [true, false]);
     assert_eq!([said(Code::JOB_LOCKED), said(Code::JOB_LOCKED)], [true, false], "another reason");
-    counters.could_go_on();
+    reason.is_over();
     assert!(said(Code::JOB_LOCKED));
     if let Some(before) = Instant::now().checked_sub(SAID_AGAIN_AFTER) {
-        *counters.failure.lock().unwrap() = Some((Code::JOB_LOCKED, before));
+        *reason.0.lock().unwrap() = Some((Code::JOB_LOCKED, before));
         assert!(said(Code::JOB_LOCKED), "a minute ago");
     }
 }
