@@ -190,11 +190,11 @@ fn refusal(error: &Error, as_json: bool, excerpt: &str) -> String {
     // Of an error of ours the message without its code.
     let text_of = |cause: &str| cause.strip_prefix(&format!("[{}] ", error.code())).unwrap_or(cause).to_owned();
     // What the message says already may have a cause of its own.
-    let mut cause = error.source();
-    while let Some(said) = cause.filter(|cause| error.message().contains(&text_of(&cause.to_string()))) {
-        cause = said.source();
+    let (mut said, mut cause) = (error.message().to_owned(), error.source());
+    while let Some(known) = cause.filter(|cause| error.message().contains(&text_of(&cause.to_string()))) {
+        (said, cause) = (text_of(&known.to_string()), known.source());
     }
-    let cause = cause.map(ToString::to_string).filter(|cause| !is_refusal_of_ours(error, cause));
+    let cause = cause.map(ToString::to_string).filter(|cause| !is_refusal_of_ours(error, &said, cause));
     if let Some(cause) = cause {
         text.push_str(&format!("\n  caused by: {}", printable(&cause)));
     }
@@ -202,8 +202,8 @@ fn refusal(error: &Error, as_json: bool, excerpt: &str) -> String {
 }
 
 /// Whether the cause is a verb's own refusal on PostgreSQL: the message again, and the lines of SQL that it went through.
-fn is_refusal_of_ours(error: &Error, cause: &str) -> bool {
-    cause.contains(error.message()) && cause.contains(&format!("dialoq {}", error.code()))
+fn is_refusal_of_ours(error: &Error, message: &str, cause: &str) -> bool {
+    cause.contains(message) && cause.contains(&format!("dialoq {}", error.code()))
 }
 
 impl From<Error> for Failure {
@@ -232,6 +232,16 @@ mod tests {
             |cause: &str| Error::new(Code::QUEUE_DISABLED, "queue 'q' is off").caused_by(io::Error::other(cause));
         let ours = because("ERROR: queue 'q' is off\nDETAIL: dialoq 9617 (SQLSTATE SB617); where: PL/pgSQL function x");
         assert_eq!(refusal(&ours, false, ""), "error[9617]: queue 'q' is off");
+        let after_some = Failure::unless_whole::<()>(Err(ours), 2, "removed 2 messages");
+        let Err(Failure::Refused(after_some)) = after_some else { panic!("{after_some:?}") };
+        assert_eq!(refusal(&after_some, false, ""), "error[9617]: removed 2 messages, then: queue 'q' is off");
+        let other = because("ERROR: relation 'q' does not exist");
+        let after_some = Failure::unless_whole::<()>(Err(other), 2, "removed 2 messages");
+        let Err(Failure::Refused(after_some)) = after_some else { panic!("{after_some:?}") };
+        assert!(
+            refusal(&after_some, false, "")
+                .ends_with("then: queue 'q' is off\n  caused by: ERROR: relation 'q' does not exist")
+        );
         let other = because("ERROR: relation 'q' does not exist");
         assert!(refusal(&other, false, "").ends_with("caused by: ERROR: relation 'q' does not exist"));
     }

@@ -196,7 +196,7 @@ fn page_of_verbs() -> String {
         "# Verbs\n\n\
          Each verb of the broker as a function of PostgreSQL or a procedure of SQL Server in schema `dialoq`, with arguments\n\
          and results of the same names. PostgreSQL's arguments begin with `p_`, SQL Server's with `@`; its error numbers of\n\
-         four digits are raised as 5xxxx. The embedded store has the same verbs behind the same API. Each routine also gives\n\
+         four digits are raised as 5xxxx. The embedded store has the same verbs behind the same API. Most routines also give\n\
          the column `notices`, which only Dialoq's own clients read.\n\n\
          This page is made from `src/protocol/verb.rs`: `DIALOQ_BLESS=1 cargo test --test tidy` writes it.\n",
     );

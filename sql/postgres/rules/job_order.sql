@@ -144,9 +144,9 @@ BEGIN
     END IF;
 END $$;
 
--- Reads the first ready job of each key of a queue whose jobs are marked, see mark_jobs; if a type is asked for, the first 20. A key is
--- asked for by a comparison of rows in the order of job_of_key: with equal columns the planner may choose job_ready, which has their
--- order too, and read the jobs of all keys.
+-- Reads the first ready job of each key of a queue whose jobs are marked, see mark_jobs; if a type is asked for, the first 20, and 200
+-- of those without a key. A key is asked for by a comparison of rows in the order of job_of_key: with equal columns the planner may
+-- choose job_ready, which has their order too, and read the jobs of all keys.
 -- Takes: as next_job; how many keys are read at most
 -- Gives: the first that may be taken, its key and its place; whether keys or jobs were left unread, so that it may be another
 CREATE OR REPLACE FUNCTION dialoq.first_job_of_keys(
