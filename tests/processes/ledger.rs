@@ -1,5 +1,6 @@
 //! The output of the processes, and whether it can be true.
 
+use crate::jobs::JobLedger;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The state after the end of all processes.
@@ -8,6 +9,8 @@ pub(crate) struct Left {
     pub(crate) rows: Vec<(String, String, i64)>,
     /// Bodies left in the queue of what is received at once.
     pub(crate) loose: Vec<String>,
+    /// Body, key and place of the jobs that are done.
+    pub(crate) finished: Vec<(String, String, i64)>,
 }
 
 #[derive(Default)]
@@ -18,12 +21,16 @@ pub(crate) struct Ledger {
     received: BTreeSet<String>,
     /// Bodies received at once, with how often.
     taken: HashMap<String, usize>,
+    jobs: JobLedger,
 }
 
 impl Ledger {
     /// Enters a line of a process; whether it is one that counts as progress.
     pub(crate) fn record(&mut self, line: &str) -> bool {
         let Some((word, body)) = line.split_once(' ') else { return false };
+        if let Some(is_progress) = self.jobs.record(word, body) {
+            return is_progress;
+        }
         let body = body.to_owned();
         match word {
             "tries" => self.tried.insert(body),
@@ -40,16 +47,18 @@ impl Ledger {
 
     pub(crate) fn summary(&self) -> String {
         format!(
-            "{} tried, {} sent, {} received, {} taken",
+            "{} tried, {} sent, {} received, {} taken; {}",
             self.tried.len(),
             self.sent.len(),
             self.received.len(),
-            self.taken.len()
+            self.taken.len(),
+            self.jobs.summary()
         )
     }
 
     /// `under_way` RECEIVEs at once may have been answered to a process that was no more.
     pub(crate) fn check(&self, left: &Left, under_way: usize) {
+        self.jobs.check(&left.finished);
         let mut in_table = BTreeSet::new();
         let doubled: Vec<_> = left.rows.iter().map(|(body, ..)| body).filter(|body| !in_table.insert(*body)).collect();
         assert!(doubled.is_empty(), "received twice: {doubled:?}");

@@ -9,13 +9,16 @@
 //! - whatever stands there was sent, and every RECEIVE that was answered as committed stands there;
 //! - the messages of a conversation stand there without a gap;
 //! - of messages that were received at once, outside a transaction, none was received twice, and no more are missing than
-//!   RECEIVEs were under way when a process was killed.
+//!   RECEIVEs were under way when a process was killed;
+//! - every job whose PUSH was answered was done once, in a transaction that wrote it into another table, and those of a key of a
+//!   strict queue were done in their order.
 //!
 //! On bad days (PostgreSQL) it is not only the processes that are struck: every session is ended, the server falls and
 //! recovers, and a process is stopped in the middle of its work and goes on later.
 //!
 //! `DIALOQ_KILL_MINUTES=10 cargo test --test processes` strikes for that long; a few times by default.
 
+mod jobs;
 mod ledger;
 #[path = "../servers/mod.rs"]
 mod servers;
@@ -206,6 +209,8 @@ fn read_until(output: &Receiver<WorkerLine>, ledger: &mut Ledger, mut lines: usi
 async fn prepare(database: &Database) -> dialoq::Result<()> {
     let broker = Broker::open(database.url()).await?;
     broker.execute(DEFINITIONS).await?;
+    broker.execute(jobs::DEFINITIONS).await?;
+    broker.sql(jobs::TABLE, ()).await?;
     broker
         .sql("create table received (body varchar(80) not null, conversation varchar(40) not null, sequence bigint not null)", ())
         .await?;
@@ -231,6 +236,7 @@ async fn drain(database: &Database) -> dialoq::Result<ledger::Left> {
     let rows = broker.query("select body, conversation, sequence from received", ()).await?.rows;
     let rows = rows.iter().map(|row| Ok((row.get("body")?, row.get("conversation")?, row.get("sequence")?)));
     let rows = rows.collect::<dialoq::Result<_>>()?;
+    let finished = jobs::drain(&broker, database.store(), patience).await?;
     broker.close().await?;
-    Ok(ledger::Left { rows, loose })
+    Ok(ledger::Left { rows, loose, finished })
 }

@@ -1,5 +1,6 @@
 //! The work of each process until it is killed.
 
+use crate::jobs;
 use crate::servers::Store;
 use dialoq::{Act, Broker, Code, Error, Message, OpenOptions, Tx};
 use std::io::Write;
@@ -11,15 +12,17 @@ pub(crate) const NUMBER: &str = "DIALOQ_TEST_WORKER_NUMBER";
 
 const SENDERS: usize = 3;
 const RECEIVERS: usize = 3;
+/// Tasks that work on jobs.
+const WORKERS: usize = 2;
 /// Tasks that receive outside a transaction.
 pub(crate) const TAKERS: usize = 1;
 /// Messages of a conversation before it is ended.
-const LENGTH: usize = 20;
+pub(crate) const LENGTH: usize = 20;
 /// A RECEIVE that took this long counts as empty: the worker tries again.
-const WAIT: Duration = Duration::from_millis(500);
+pub(crate) const WAIT: Duration = Duration::from_millis(500);
 
 /// One line, whole or not at all: shorter than a pipe's atomic write.
-fn print(word: &str, body: &str) {
+pub(crate) fn print(word: &str, body: &str) {
     let mut out = std::io::stdout().lock();
     // The parent is gone only when the test is.
     let _ = out.write_all(format!("{word} {body}\n").as_bytes()).and_then(|()| out.flush());
@@ -48,6 +51,10 @@ async fn work(url: &str, store: Store, number: &str) {
     for _ in 0..TAKERS {
         tasks.spawn(take(broker.clone()));
     }
+    tasks.spawn(jobs::push(broker.clone(), number.to_owned()));
+    for _ in 0..WORKERS {
+        tasks.spawn(jobs::work(broker.clone(), store));
+    }
     tasks.spawn(tidy(broker));
     // None of them ends unless it failed. The parent finds that this process says no more.
     if let Some(Ok(Err(error))) = tasks.join_next().await {
@@ -69,12 +76,12 @@ async fn opened(url: &str) -> Result<Broker, Error> {
 }
 
 /// Whether an error says that the server or the connection was lost: then the outcome is unknown, or nothing happened.
-fn is_of_a_lost_server(error: &Error) -> bool {
+pub(crate) fn is_of_a_lost_server(error: &Error) -> bool {
     error.is_retryable() || error.code() == Code::COMMIT_UNKNOWN
 }
 
 /// Nothing, if what failed was the server.
-fn outlived<T: Default>(done: Result<T, Error>) -> Result<T, Error> {
+pub(crate) fn outlived<T: Default>(done: Result<T, Error>) -> Result<T, Error> {
     match done {
         Err(error) if is_of_a_lost_server(&error) => Ok(T::default()),
         done => done,
