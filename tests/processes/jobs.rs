@@ -10,6 +10,9 @@ use std::time::Duration;
 /// A lease that a stopped process outlives now and then.
 const LEASE: Duration = Duration::from_secs(2);
 
+/// The jobs that a round pushes.
+const PUSHED: u64 = 25;
+
 const QUEUES: [&str; 3] = ["plain", "strict", "keyed"];
 
 pub(crate) const DEFINITIONS: &str = "
@@ -21,10 +24,13 @@ pub(crate) const DEFINITIONS: &str = "
 pub(crate) const TABLE: &str =
     "create table finished (body varchar(80) not null, job_key varchar(80) not null, place bigint not null)";
 
-/// Pushes jobs of a key of its own into each queue, alone and in transactions.
-pub(crate) async fn push(broker: Broker, name: String) -> Result<(), Error> {
+/// Pushes jobs of a key of its own into each queue, alone and in transactions, and works on as many, so that few are left in the end.
+pub(crate) async fn push(broker: Broker, store: Store, name: String) -> Result<(), Error> {
     for round in 0_u64.. {
         outlived(push_round(&broker, &format!("{name}.{round}")).await)?;
+        for turn in 0..PUSHED {
+            work_once(&broker, store, round + turn).await?;
+        }
     }
     Ok(())
 }
@@ -63,13 +69,17 @@ async fn push_round(broker: &Broker, key: &str) -> Result<(), Error> {
 /// Works on jobs, held by a transaction or by a lease; now and then gives one back.
 pub(crate) async fn work(broker: Broker, store: Store) -> Result<(), Error> {
     for round in 0_u64.. {
-        match outlived(work_round(&broker, store, round).await) {
-            // Another process took the job over, or its transactions held the line of takes for long.
-            Err(error) if is_of_another_holder(&error) => {}
-            done => done?,
-        }
+        work_once(&broker, store, round).await?;
     }
     Ok(())
+}
+
+async fn work_once(broker: &Broker, store: Store, round: u64) -> Result<(), Error> {
+    match outlived(work_round(broker, store, round).await) {
+        // Another process took the job over, or its transactions held the line of takes for long.
+        Err(error) if is_of_another_holder(&error) => Ok(()),
+        done => done,
+    }
 }
 
 fn is_of_another_holder(error: &Error) -> bool {

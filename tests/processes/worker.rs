@@ -51,7 +51,7 @@ async fn work(url: &str, store: Store, number: &str) {
     for _ in 0..TAKERS {
         tasks.spawn(take(broker.clone()));
     }
-    tasks.spawn(jobs::push(broker.clone(), number.to_owned()));
+    tasks.spawn(jobs::push(broker.clone(), store, number.to_owned()));
     for _ in 0..WORKERS {
         tasks.spawn(jobs::work(broker.clone(), store));
     }
