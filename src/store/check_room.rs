@@ -69,6 +69,7 @@ mod tests {
     use super::*;
     use std::pin::Pin;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::task::{Context, Waker};
 
     /// Polls it once.
@@ -136,11 +137,17 @@ mod tests {
     async fn a_check_that_is_given_up_before_its_turn_is_not_made() {
         let _limit = crate::testing::limit();
         let room = CheckRoom::default();
+        let most = u32::try_from(room.long.available_permits()).unwrap();
         let none = room.without_room_for_long_ones();
-        let mut check = Box::pin(room.run(SHORT + 1, || panic!("its caller has left")));
+        let is_made = Arc::new(AtomicBool::new(false));
+        let made = is_made.clone();
+        let mut check = Box::pin(room.run(SHORT + 1, move || made.store(true, Relaxed)));
         assert!(is_waiting(check.as_mut()), "there is no room");
+        tokio::task::yield_now().await;
         drop(check);
         drop(none);
-        room.run(SHORT + 1, || ()).await.unwrap();
+        // Behind the check, if that still waits.
+        let _whole_room = room.long.acquire_many(most).await.unwrap();
+        assert!(!is_made.load(Relaxed), "its caller has left");
     }
 }
