@@ -5,6 +5,15 @@ use dialoq::{Act, Broker};
 use std::pin::pin;
 use std::time::Duration;
 
+/// Of a file with a work queue `w`.
+async fn owner_and_guest(place: &Place) -> (Broker, Broker) {
+    let owner = place.defined().await;
+    let guest = place.open().await;
+    owner.execute("CREATE WORK QUEUE w").await.unwrap();
+    guest.push_job("w", "x").await.unwrap();
+    (owner, guest)
+}
+
 /// Other calls of the guest have answers, and it has the new definitions.
 async fn goes_on(guest: &Broker, round: u64) {
     let goes_on = async {
@@ -22,10 +31,7 @@ async fn goes_on(guest: &Broker, round: u64) {
 async fn a_receive_that_was_given_up_holds_up_no_other_call_when_definitions_change() {
     let _limit = crate::limit();
     let place = Place::new();
-    let owner = place.defined().await;
-    let guest = place.open().await;
-    owner.execute("CREATE WORK QUEUE w").await.unwrap();
-    guest.push_job("w", "x").await.unwrap();
+    let (owner, guest) = owner_and_guest(&place).await;
     for round in 0..40 {
         let tx = guest.begin().await.unwrap();
         owner.execute(&format!("CREATE MESSAGE TYPE [{round}]")).await.unwrap();
@@ -41,10 +47,7 @@ async fn a_receive_that_was_given_up_holds_up_no_other_call_when_definitions_cha
 async fn a_wait_that_is_not_polled_holds_up_no_other_call_when_definitions_change() {
     let _limit = crate::limit();
     let place = Place::new();
-    let owner = place.defined().await;
-    let guest = place.open().await;
-    owner.execute("CREATE WORK QUEUE w").await.unwrap();
-    guest.push_job("w", "x").await.unwrap();
+    let (owner, guest) = owner_and_guest(&place).await;
     let mut wait = pin!(guest.receive("to").wait_forever().into_future());
     for round in 0..40 {
         let changed = {
@@ -65,10 +68,7 @@ async fn a_wait_that_is_not_polled_holds_up_no_other_call_when_definitions_chang
 async fn definitions_that_cannot_be_read_hold_up_no_call() {
     let _limit = crate::limit();
     let place = Place::new();
-    let owner = place.defined().await;
-    let guest = place.open().await;
-    owner.execute("CREATE WORK QUEUE w").await.unwrap();
-    guest.push_job("w", "x").await.unwrap();
+    let (owner, guest) = owner_and_guest(&place).await;
     let file = rusqlite::Connection::open(&place.path).unwrap();
     file.execute_batch("ALTER TABLE dialoq_event_notification RENAME TO away").unwrap();
     owner.execute("CREATE MESSAGE TYPE [0]").await.unwrap();

@@ -74,8 +74,8 @@ END $$;
 
 -- The first job of some ranks that may be taken. If a key has many ready jobs and as many are taken as its limit allows, a search in
 -- the order of the queue reads over them: beside 232,000 such jobs each take lasted 70 ms, and the takes of a queue with limits come one
--- after the other. So after 5,000 jobs, which cost 1.5 ms, the first job of each key is asked for, if there are no more than 500 keys,
--- which cost as much twice. When 200 jobs were read at first, keys with blocks of 300 jobs made a take of 400 last for seconds.
+-- after the other. So after 5,000 jobs, which cost 1.5 ms, the first job of each key is asked for, if there are fewer than 500 keys,
+-- which cost 8 ms at most. When 200 jobs were read at first, keys with blocks of 300 jobs made a take of 400 last for seconds.
 -- Takes, Gives: as next_job
 CREATE OR REPLACE FUNCTION dialoq.next_job_of_ranks(
     q dialoq.work_queue, p_job_type text, p_from integer, p_to integer, p_blocked text[], p_is_keyless_blocked boolean,
