@@ -8,7 +8,7 @@ use std::fmt::Write;
 pub(super) const PANEL: f64 = 560.0;
 /// The width of a chart across the page.
 pub(super) const PAGE: f64 = 1170.0;
-const LEFT: f64 = 46.0;
+const LEFT: f64 = 50.0;
 const RIGHT: f64 = 8.0;
 const BOTTOM: f64 = 18.0;
 const TOP: f64 = 8.0;
