@@ -2,12 +2,14 @@
 //!
 //! The counters are those of [`metrics`]; without a recorder they cost next to nothing: `dialoq_verbs_total{verb}`,
 //! `dialoq_refusals_total{code}`, `dialoq_unit_seconds`, `dialoq_messages_received_total{queue, priority}`,
-//! `dialoq_transactions_total{end}`, `dialoq_messages_dropped_total` (received for a caller that had left); the
-//! embedded store adds `dialoq_commit_seconds`.
+//! `dialoq_jobs_pushed_total{queue}`, `dialoq_jobs_taken_total{queue, level}`, `dialoq_transactions_total{end}`,
+//! `dialoq_messages_dropped_total` (received for a caller that had left); the embedded store adds
+//! `dialoq_commit_seconds`, workers what their handlers do.
 
 use super::layer::{CallState, Done, Layer, Request, TxLayer, TxRequest};
 use super::{Seen, Store, StoreTx};
 use crate::error::Result;
+use crate::protocol::work::{Job, WorkVerb};
 use crate::protocol::{Message, Outcome, Verb};
 use metrics::{counter, histogram};
 use std::sync::Arc;
@@ -28,7 +30,7 @@ impl Traced {
 /// A call that is under way.
 pub(crate) struct Call {
     span: Span,
-    /// The queue that each verb receives from.
+    /// The queue whose messages or jobs each verb moves.
     queues: Vec<Option<Arc<str>>>,
     /// When a unit began.
     began: Option<Instant>,
@@ -42,7 +44,7 @@ impl Call {
         for verb in verbs {
             counter!("dialoq_verbs_total", "verb" => verb.declaration().name).increment(1);
         }
-        Self { span, queues: verbs.iter().map(received_queue).collect(), began: None, is_counted: true }
+        Self { span, queues: verbs.iter().map(counted_queue).collect(), began: None, is_counted: true }
     }
 
     fn uncounted(span: Span) -> Self {
@@ -153,19 +155,36 @@ fn refused(refusal: &crate::error::Error) {
     counter!("dialoq_refusals_total", "code" => refusal.code().to_string()).increment(1);
 }
 
-fn received_queue(verb: &Verb) -> Option<Arc<str>> {
+fn counted_queue(verb: &Verb) -> Option<Arc<str>> {
     match verb {
         Verb::Receive { queue, .. } => Some(queue.clone()),
+        Verb::Work(WorkVerb::Push(push)) => Some(push.queue.clone()),
+        Verb::Work(WorkVerb::Take(take)) => Some(take.queue.clone()),
         _ => None,
     }
 }
 
-/// Counts received messages by queue and level; a RECEIVE mostly gives one level.
+/// Counts messages and jobs by queue and level; what one call gives mostly has one level.
 fn note(outcome: &Outcome, queue: Option<&Arc<str>>) {
-    let (Outcome::Received(messages), Some(queue)) = (outcome, queue) else { return };
-    for same_level in messages.chunk_by(|one: &Message, other| one.priority == other.priority) {
-        let priority = same_level[0].priority.to_string();
-        counter!("dialoq_messages_received_total", "queue" => queue.clone(), "priority" => priority)
-            .increment(same_level.len() as u64);
+    let Some(queue) = queue else { return };
+    match outcome {
+        Outcome::Received(messages) => {
+            for same_level in messages.chunk_by(|one: &Message, other| one.priority == other.priority) {
+                let priority = same_level[0].priority.to_string();
+                counter!("dialoq_messages_received_total", "queue" => queue.clone(), "priority" => priority)
+                    .increment(same_level.len() as u64);
+            }
+        }
+        Outcome::Jobs(jobs) => {
+            for same_level in jobs.chunk_by(|one: &Job, other| one.level == other.level) {
+                let level = same_level[0].level.to_string();
+                counter!("dialoq_jobs_taken_total", "queue" => queue.clone(), "level" => level)
+                    .increment(same_level.len() as u64);
+            }
+        }
+        Outcome::Pushed { is_new: true, .. } => {
+            counter!("dialoq_jobs_pushed_total", "queue" => queue.clone()).increment(1);
+        }
+        _ => {}
     }
 }

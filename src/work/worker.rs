@@ -1,22 +1,24 @@
 //! Workers: readers that take jobs and run a handler for each.
 
+mod counters;
 mod reader;
 
 use super::strategic::prepare;
 use super::{Job, WorkQueue};
 use crate::activation::{MonitorRow, Procedure, Ramp, Readers, Session};
 use crate::broker::Broker;
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::protocol::work::AfterFailure;
 use crate::receive::strategy::Strategy;
 use crate::tx::Tx;
+use counters::Counters;
+pub use counters::WorkDone;
 use reader::Reader;
 use std::fmt;
 use std::fmt::Display;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -83,68 +85,6 @@ impl Context {
     pub(crate) fn has_not_begun(&self) {
         self.choices.lock().unwrap_or_else(PoisonError::into_inner).is_not_begun = true;
     }
-}
-
-/// After so long it is said again that readers cannot go on.
-const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
-
-/// Numbers of a worker since it was started.
-#[derive(Debug, Default)]
-struct Counters {
-    completed: AtomicU64,
-    failed: AtomicU64,
-    lost: AtomicU64,
-    unreported: AtomicU64,
-    /// Why its readers cannot go on.
-    failure: Said,
-    /// Why no job can be taken.
-    no_take: Said,
-}
-
-/// The last reason, and when it was said; `None` if there is none any more.
-#[derive(Debug, Default)]
-struct Said(Mutex<Option<(Code, Instant)>>);
-
-impl Said {
-    /// Whether it is to be said: once a minute for all readers of the worker.
-    fn is_to_be_said(&self, code: Code) -> bool {
-        let mut reason = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_said = reason.is_some_and(|(said, at)| said == code && at.elapsed() < SAID_AGAIN_AFTER);
-        if !is_said {
-            *reason = Some((code, Instant::now()));
-        }
-        !is_said
-    }
-
-    fn is_over(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-impl Counters {
-    fn done(&self) -> WorkDone {
-        WorkDone {
-            completed: self.completed.load(Relaxed),
-            failed: self.failed.load(Relaxed),
-            lost: self.lost.load(Relaxed),
-            unreported: self.unreported.load(Relaxed),
-        }
-    }
-}
-
-/// What a worker has done since it was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct WorkDone {
-    /// Jobs completed.
-    pub completed: u64,
-    /// Attempts that failed: an error, a panic, a body that does not decode, a commit that was refused for what the handler did.
-    pub failed: u64,
-    /// Jobs that were cancelled, or whose lease was over, while the handler ran; also those that a handler completed itself in
-    /// a queue with `HISTORY = OFF`, which look the same.
-    pub lost: u64,
-    /// Leased jobs whose end could not be reported, as while a server is away: they come back when their leases are over.
-    pub unreported: u64,
 }
 
 /// What the readers of a worker met other than jobs that were completed.

@@ -1,8 +1,11 @@
 //! Views and counters.
 
+use dialoq::Act;
 use dialoq::activation::{Procedure, Session};
+use dialoq::work::WorkQueue;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Metadata, Recorder, SharedString, Unit};
 use std::collections::{HashMap, HashSet};
+use std::future::IntoFuture;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -113,6 +116,43 @@ case!(messages_are_counted_by_level, [230], async |t| {
     assert_eq!((count("3"), count("9"), count("5")), (2, 1, 0));
 });
 
+case!(jobs_are_counted_by_queue, [299], async |t| {
+    let counts = Counts::default();
+    let _listening = metrics::set_default_local_recorder(&counts);
+    for (queue, in_transactions) in [("leased", false), ("in_transactions", true)] {
+        let options = "MAX_ATTEMPTS = 2, RETRY_DELAY_MS = 0";
+        t.define(&format!("CREATE WORK QUEUE {queue} WITH {options}")).await?;
+        let jobs = WorkQueue::<String>::text(queue);
+        for (level, name) in [(3, "good"), (9, "bad")] {
+            let push = || t.broker.push_job(jobs, &name.to_owned()).level(level).unique(name).into_future();
+            push().await?;
+            push().await?;
+        }
+        let (seen, running) = (counts.clone(), Arc::new(Mutex::new(Vec::new())));
+        let noted = running.clone();
+        let worker = t.broker.worker(jobs, async move |_, name: String| {
+            let running = seen.gauge("dialoq_jobs_running", &[("queue", queue)]);
+            noted.lock().expect("no handler panics").push(running);
+            if name == "bad" { Err("no") } else { Ok(()) }
+        });
+        let worker = if in_transactions { worker.in_transactions() } else { worker };
+        let worker = worker.start();
+        while worker.done().completed == 0 || worker.done().failed < 2 {
+            tokio::task::yield_now().await;
+        }
+        worker.stop().await;
+        let count = |name, more: &[(&'static str, &str)]| counts.of(name, &[&[("queue", queue)], more].concat());
+        assert_eq!(count("dialoq_jobs_pushed_total", &[]), 2, "the second push of a unique name makes no job");
+        let taken = |level| count("dialoq_jobs_taken_total", &[("level", level)]);
+        assert_eq!((taken("3"), taken("9")), (1, 2), "{queue}");
+        let ended = |end| count("dialoq_attempts_total", &[("end", end)]);
+        assert_eq!((ended("completed"), ended("failed"), ended("lost")), (1, 2, 0), "{queue}");
+        assert_eq!(count("dialoq_jobs_dead_total", &[]), 1, "{queue}");
+        assert_eq!(*running.lock().expect("no handler panics"), [1.0; 3], "{queue}");
+        assert!(counts.gauge("dialoq_jobs_running", &[("queue", queue)]) == 0.0, "{queue}");
+    }
+});
+
 case!(rollbacks_are_counted, [231], async |t| {
     let counts = Counts::default();
     let _listening = metrics::set_default_local_recorder(&counts);
@@ -133,15 +173,23 @@ case!(rollbacks_are_counted, [231], async |t| {
     assert_eq!(rollbacks(), 2);
 });
 
-/// Counters by name and labels, recorded on this thread only.
-#[derive(Default)]
-struct Counts(Mutex<HashMap<Key, Arc<AtomicU64>>>);
+/// Counters and gauges by name and labels, recorded on this thread only.
+#[derive(Clone, Default)]
+struct Counts(Arc<Mutex<HashMap<Key, Arc<AtomicU64>>>>);
 
 impl Counts {
     fn of(&self, name: &'static str, labels: &[(&'static str, &str)]) -> u64 {
         let labels: Vec<Label> = labels.iter().map(|(key, value)| Label::new(*key, (*value).to_owned())).collect();
         let counts = self.0.lock().expect("no thread panics while counting");
         counts.get(&Key::from_parts(name, labels)).map_or(0, |count| count.load(SeqCst))
+    }
+
+    fn gauge(&self, name: &'static str, labels: &[(&'static str, &str)]) -> f64 {
+        f64::from_bits(self.of(name, labels))
+    }
+
+    fn entry(&self, key: &Key) -> Arc<AtomicU64> {
+        self.0.lock().expect("no thread panics while counting").entry(key.clone()).or_default().clone()
     }
 }
 
@@ -151,12 +199,11 @@ impl Recorder for Counts {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        let mut counts = self.0.lock().expect("no thread panics while counting");
-        Counter::from_arc(counts.entry(key.clone()).or_default().clone())
+        Counter::from_arc(self.entry(key))
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.entry(key))
     }
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {

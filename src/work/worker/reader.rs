@@ -1,12 +1,13 @@
 //! A reader of a worker: takes a job, runs the handler on it, reports it, and takes the next.
 
-use super::{Choices, Context, Counters, Worker, WorkerEvent};
+use super::counters::{AtWork, Counters, note_state};
+use super::{Choices, Context, Worker, WorkerEvent};
 use crate::act::{Act, Answer};
 use crate::activation::{HandlerResult, Session};
 use crate::broker::Broker;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::definition::WorkNumber;
-use crate::protocol::work::{AfterFailure, Job, TakenJob};
+use crate::protocol::work::{AfterFailure, Job, JobState, TakenJob};
 use crate::receive::strategy::Strategy;
 use crate::receive::{Deadline, next_by};
 use crate::store::CutShort;
@@ -255,10 +256,12 @@ impl<T: Send + 'static> Reader<T> {
         self.note_failure(&job, &reason);
         let report = || report_failure(broker, &job, reason.clone(), then);
         match self.while_beating(&job, self.report(self.lease(&job), report)).await {
-            Err(error) if !is_lost(&error) => Err(error),
+            Ok(state) => note_state(&job, state),
+            Err(error) if !is_lost(&error) => return Err(error),
             // A job that was lost meanwhile has failed already.
-            Ok(_) | Err(_) => Ok(None),
+            Err(_) => {}
         }
+        Ok(None)
     }
 
     /// Whether a reader takes its next job by the commit that completes the last one. In a queue with limits a take may wait, and
@@ -391,8 +394,9 @@ impl<T: Send + 'static> Reader<T> {
         self.note_failure(&job, &reason);
         // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
         tx.rollback_to(BEFORE_HANDLER).await?;
-        report_failure(&tx, &job, reason, then).await?;
+        let state = report_failure(&tx, &job, reason, then).await?;
         tx.commit().await?;
+        note_state(&job, state);
         Ok(true)
     }
 
@@ -449,6 +453,7 @@ impl<T: Send + 'static> Reader<T> {
                     return Err(error.to_string());
                 }
             };
+            let _at_work = AtWork::on(&job);
             (worker.handler)(Context { broker: worker.broker.clone(), job, tx, choices: chosen }, value).await
         });
         let _aborts = AbortOnDrop(running.abort_handle());
@@ -508,21 +513,21 @@ impl<T: Send + 'static> Reader<T> {
     }
 
     fn note_failure(&self, job: &Job, reason: &str) {
-        self.counters.failed.fetch_add(1, Relaxed);
+        self.counters.failed(job);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, reason, "a job failed");
         self.observe(WorkerEvent::Failed(job, reason));
     }
 
     /// The job is no longer that of this reader: it was cancelled, or its lease was over.
     fn note_lost(&self, job: &Job, error: &Error) {
-        self.counters.lost.fetch_add(1, Relaxed);
+        self.counters.lost(job);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, %error, "a job was lost");
         self.observe(WorkerEvent::Lost(job, error));
     }
 
     /// The end of the attempt could not be reported: the job comes back when its lease is over.
     fn note_unreported(&self, job: &Job, error: &Error) {
-        self.counters.unreported.fetch_add(1, Relaxed);
+        self.counters.unreported(job);
         tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, %error, "the end of a job could not be reported");
         self.observe(WorkerEvent::Unreported(job, error));
     }
@@ -539,7 +544,7 @@ impl<T: Send + 'static> Reader<T> {
     fn note(&self, job: &Job, reported: Result<()>) -> Result<Option<(String, AfterFailure)>> {
         match reported {
             Ok(()) => {
-                self.counters.completed.fetch_add(1, Relaxed);
+                self.counters.completed(job);
                 Ok(None)
             }
             Err(error) if is_lost(&error) => {
@@ -562,13 +567,13 @@ async fn complete(act: &impl Act, job: &Job, result: Option<Vec<u8>>) -> Result<
 }
 
 /// A pause that no job can have is the handler's error, not the job's: the queue's options decide then.
-async fn report_failure(act: &impl Act, job: &Job, reason: String, then: AfterFailure) -> Result<()> {
+async fn report_failure(act: &impl Act, job: &Job, reason: String, then: AfterFailure) -> Result<JobState> {
     match act.fail_job_then(job, reason.as_str(), then).await {
         Err(error) if error.code() == Code::OUT_OF_RANGE => {
             tracing::warn!(job = job.taken.job.0, %error, "the pause that its handler asked for is not possible");
-            act.fail_job_then(job, reason, AfterFailure::Policy).await.map(drop)
+            act.fail_job_then(job, reason, AfterFailure::Policy).await
         }
-        done => done.map(drop),
+        done => done,
     }
 }
 

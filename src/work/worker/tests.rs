@@ -1,5 +1,6 @@
 //! Workers over a store whose answers fail for a moment.
 
+use super::counters::{SAID_AGAIN_AFTER, Said};
 use super::*;
 use crate::act::Act;
 use crate::error::Code;
@@ -10,7 +11,8 @@ use crate::store::{OpenOptions, Seen, Store, StoreTx};
 use crate::testing::TestBroker;
 use crate::time::{Clock, Timestamp};
 use crate::work::{JobFilter, ShownState};
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
 
 #[test]
 fn readers_that_cannot_go_on_say_so_once_a_minute_and_after_they_could() {
