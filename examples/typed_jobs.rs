@@ -22,7 +22,7 @@ async fn main() -> Result<()> {
         ("photo", "passport of bob"),
         ("invoice", "invoice 1003"),
     ] {
-        let pushed = broker.push_job(DESK, &text.to_owned()).job_type(job_type).pushed_by("front desk").await?;
+        let pushed = broker.push_job(DESK, text).job_type(job_type).pushed_by("front desk").await?;
         ids.extend(pushed.job);
     }
     assert_eq!(ids.len(), 6);

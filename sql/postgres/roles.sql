@@ -25,7 +25,8 @@ BEGIN
     THEN
         EXECUTE format('GRANT dialoq_admin TO %I', current_user);
     END IF;
-EXCEPTION WHEN insufficient_privilege THEN
+-- It lacks the right, or an installation in another database has granted it at the same moment.
+EXCEPTION WHEN insufficient_privilege OR unique_violation THEN
     NULL;
 END
 $$;
@@ -34,6 +35,44 @@ REVOKE ALL ON SCHEMA dialoq FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
 REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
+
+-- Rights that new objects have by ALTER DEFAULT PRIVILEGES of the installer: a member of dialoq_user whose login had all rights
+-- on his tables could write the broker's, and set its clock. Views, routines and what is not marked yet are new.
+DO $$
+DECLARE
+    v_foreign oid[] := coalesce(nullif(current_setting('dialoq.foreign_relations', true), ''), '{}')::oid[];
+    v_foreign_routines oid[] := coalesce(nullif(current_setting('dialoq.foreign_routines', true), ''), '{}')::oid[];
+    v_statement text;
+BEGIN
+    FOR v_statement IN
+        SELECT DISTINCT format('REVOKE %s ON %s FROM %I CASCADE', o.rights, o.name, g.rolname)
+        FROM (
+            SELECT 'CREATE' AS rights, 'SCHEMA dialoq' AS name, n.nspacl AS acl, n.nspowner AS owner
+            FROM pg_catalog.pg_namespace AS n WHERE n.oid = 'dialoq'::regnamespace
+            UNION ALL
+            SELECT 'ALL', format('dialoq.%I', c.relname), c.relacl, c.relowner
+            FROM pg_catalog.pg_class AS c
+            WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'v') AND c.oid <> ALL (v_foreign)
+                AND pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq'
+            UNION ALL
+            SELECT 'ALL', format('SEQUENCE dialoq.%I', c.relname), c.relacl, c.relowner
+            FROM pg_catalog.pg_class AS c
+            JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i')
+            JOIN pg_catalog.pg_class AS t ON d.refclassid = 'pg_class'::regclass AND t.oid = d.refobjid
+            WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'S' AND t.relkind = 'r' AND t.oid <> ALL (v_foreign)
+            UNION ALL
+            SELECT 'ALL', format('ROUTINE %s', p.oid::regprocedure), p.proacl, p.proowner
+            FROM pg_catalog.pg_proc AS p
+            WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_foreign_routines)) AS o
+        CROSS JOIN LATERAL aclexplode(o.acl) AS a
+        JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
+        WHERE a.grantee <> o.owner AND (o.rights = 'ALL' OR a.privilege_type = o.rights)
+    LOOP
+        EXECUTE v_statement;
+    END LOOP;
+END
+$$;
+
 GRANT USAGE ON SCHEMA dialoq TO dialoq_user, dialoq_admin;
 GRANT SELECT ON dialoq.installed TO dialoq_user, dialoq_admin;
 

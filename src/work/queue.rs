@@ -94,6 +94,26 @@ impl<T> PushesTo<T> for WorkQueue<T> {
     }
 }
 
+impl PushesTo<str> for WorkQueue<String> {
+    fn queue_name(&self) -> &str {
+        self.name
+    }
+
+    fn job_body(&self, value: &str) -> Result<Body> {
+        Ok(bytes_body(value.as_bytes()))
+    }
+}
+
+impl PushesTo<[u8]> for WorkQueue<Vec<u8>> {
+    fn queue_name(&self) -> &str {
+        self.name
+    }
+
+    fn job_body(&self, value: &[u8]) -> Result<Body> {
+        Ok(bytes_body(value))
+    }
+}
+
 impl<V: AsRef<[u8]> + ?Sized> PushesTo<V> for &str {
     fn queue_name(&self) -> &str {
         self

@@ -154,7 +154,7 @@ impl Broker {
     ///     Ok::<_, std::io::Error>(())
     /// });
     /// let running = worker.readers(8).start();
-    /// broker.push_job(EMAILS, &"ann@example.org".to_owned()).await?;
+    /// broker.push_job(EMAILS, "ann@example.org").await?;
     /// # while running.done().completed == 0 { tokio::task::yield_now().await; }
     /// running.stop().await;
     /// assert_eq!(*sent.lock().unwrap(), ["ann@example.org"]);

@@ -124,7 +124,7 @@ case!(jobs_are_counted_by_queue, [299], async |t| {
         t.define(&format!("CREATE WORK QUEUE {queue} WITH {options}")).await?;
         let jobs = WorkQueue::<String>::text(queue);
         for (level, name) in [(3, "good"), (9, "bad")] {
-            let push = || t.broker.push_job(jobs, &name.to_owned()).level(level).unique(name).into_future();
+            let push = || t.broker.push_job(jobs, name).level(level).unique(name).into_future();
             push().await?;
             push().await?;
         }

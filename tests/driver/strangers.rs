@@ -383,6 +383,36 @@ pub(crate) fn a_login_with_rights_on_single_verbs_is_no_stranger(store: Store) {
     });
 }
 
+/// A common setup: the installer gives its applications all rights on whatever it makes. They could write the broker's tables.
+pub(crate) fn default_privileges_give_no_right_on_the_broker(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let url = database.login("");
+        let name = url.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+        for what in ["SCHEMAS", "TABLES", "SEQUENCES", "ROUTINES"] {
+            database.sql(&format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON {what} TO {name} WITH GRANT OPTION"));
+        }
+        let rights = format!(
+            "SELECT coalesce(string_agg(o.name, ', '), '') FROM (
+                SELECT 'schema', nspacl FROM pg_namespace WHERE nspname = 'dialoq' AND has_schema_privilege('{name}', oid, 'CREATE')
+                UNION ALL SELECT relname, relacl FROM pg_class WHERE relnamespace = 'dialoq'::regnamespace AND relname <> 'mine'
+                UNION ALL SELECT proname, proacl FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace) AS o (name, acl)
+            CROSS JOIN LATERAL aclexplode(o.acl) AS a WHERE a.grantee = '{name}'::regrole"
+        );
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        assert_eq!(database.sql(&rights), "");
+
+        // What an administrator grants stays at an upgrade, and so does what is not the broker's.
+        database.sql(&format!(
+            "GRANT SELECT ON dialoq.sys_services TO {name}; CREATE TABLE dialoq.mine (n integer);
+             UPDATE dialoq.installed SET logic_hash = 'older'"
+        ));
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        assert_eq!(database.sql(&rights), "sys_services");
+        assert_eq!(database.sql(&format!("SELECT has_table_privilege('{name}', 'dialoq.mine', 'INSERT')")), "t");
+    });
+}
+
 /// A batch has read a peer and not written yet, and the peer is erased: the recheck finds the messages that it writes then.
 pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: Store) {
     run(|| async move {

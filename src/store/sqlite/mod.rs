@@ -29,6 +29,7 @@ mod reserved;
 mod script;
 mod share;
 mod state;
+mod temp_store;
 mod tx;
 mod user_sql;
 pub(crate) mod waits;

@@ -337,7 +337,9 @@ impl Membership {
             }
             let error = Arc::new(error);
             let is_news = refused.replace((error.code(), is_refused)) != Some((error.code(), is_refused));
-            if is_news && (is_refused || longest == LONGEST_PAUSE) {
+            // A guest that closes meanwhile meets the end of itself.
+            let is_obstacle = error.code() != Code::STORE_CLOSED;
+            if is_news && is_obstacle && (is_refused || longest == LONGEST_PAUSE) {
                 tracing::warn!(%error, "the database cannot be taken over yet; trying again");
             }
             if is_news && is_refused {
