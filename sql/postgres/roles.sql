@@ -37,7 +37,8 @@ REVOKE ALL ON ALL SEQUENCES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_ad
 REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
 
 -- Rights that new objects have by ALTER DEFAULT PRIVILEGES of the installer: a member of dialoq_user whose login had all rights
--- on his tables could write the broker's, and set its clock. Views, routines and what is not marked yet are new.
+-- on his tables could write the broker's, set its clock, and become a superuser by a trigger. Views, routines and what is not
+-- marked yet are new; a table that is marked may be read by whom an administrator lets read it.
 DO $$
 DECLARE
     v_foreign oid[] := coalesce(nullif(current_setting('dialoq.foreign_relations', true), ''), '{}')::oid[];
@@ -50,10 +51,11 @@ BEGIN
             SELECT 'CREATE' AS rights, 'SCHEMA dialoq' AS name, n.nspacl AS acl, n.nspowner AS owner
             FROM pg_catalog.pg_namespace AS n WHERE n.oid = 'dialoq'::regnamespace
             UNION ALL
-            SELECT 'ALL', format('dialoq.%I', c.relname), c.relacl, c.relowner
+            SELECT CASE WHEN pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq'
+                    THEN 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER' ELSE 'ALL' END,
+                format('dialoq.%I', c.relname), c.relacl, c.relowner
             FROM pg_catalog.pg_class AS c
             WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'v') AND c.oid <> ALL (v_foreign)
-                AND pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq'
             UNION ALL
             SELECT 'ALL', format('SEQUENCE dialoq.%I', c.relname), c.relacl, c.relowner
             FROM pg_catalog.pg_class AS c
@@ -66,7 +68,7 @@ BEGIN
             WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_foreign_routines)) AS o
         CROSS JOIN LATERAL aclexplode(o.acl) AS a
         JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
-        WHERE a.grantee <> o.owner AND (o.rights = 'ALL' OR a.privilege_type = o.rights)
+        WHERE a.grantee <> o.owner AND (o.rights = 'ALL' OR position(a.privilege_type IN o.rights) > 0)
     LOOP
         EXECUTE v_statement;
     END LOOP;

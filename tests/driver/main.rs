@@ -193,7 +193,8 @@ fn main() -> ExitCode {
             definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
             connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection
             a_connection_that_polled_while_a_server_only_read_is_replaced
-            a_publication_of_all_tables_stops_no_verb a_copy_on_another_server_gets_its_roles_back
+            a_publication_of_all_tables_stops_no_verb
+            a_copy_without_the_values_of_its_sequences_keeps_its_order a_copy_on_another_server_gets_its_roles_back
             transactions_of_a_database_that_only_reads_write_nothing
             other_definitions_of_the_same_version_are_read_after_a_lost_connection
             definitions_after_a_restore_have_versions_of_their_own;

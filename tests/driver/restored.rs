@@ -225,6 +225,51 @@ pub(crate) fn a_publication_of_all_tables_stops_no_verb(store: Store) {
     });
 }
 
+/// Logical replication copies the rows of tables and not the values of sequences. A message that was sent in such a copy was received
+/// before those that waited, and a job got the number of another one.
+pub(crate) fn a_copy_without_the_values_of_its_sequences_keeps_its_order(store: Store) {
+    on(store, "", |database, broker, dialog| async move {
+        broker.execute("CREATE WORK QUEUE tasks").await?;
+        for word in ["one", "two", "three"] {
+            broker.send(dialog, "Word", word).await?;
+            broker.push_job("tasks", word).await?;
+        }
+        let first = broker.receive("server").top(1).await?.expect("it was sent");
+        assert_eq!(first.first().text()?, "one");
+        broker.complete_job(&broker.take_jobs("tasks").lease(SOON).await?[0]).await?;
+        let url = database.url().to_owned();
+        broker.close().await?;
+        let sequences = "SELECT string_agg(format('SELECT setval(%L, 1, false)', c.oid::regclass), '; ')
+            FROM pg_class AS c WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'S'";
+        let restart = database.sql(sequences);
+        assert_eq!(restart.matches("setval").count(), 7, "a sequence that raise_sequences does not know");
+        database.sql(&restart);
+
+        let broker = Broker::open(&url).await?;
+        broker.send(dialog, "Word", "four").await?;
+        for word in ["two", "three", "four"] {
+            let received = broker.receive("server").top(1).await?.expect("it was sent");
+            assert_eq!(received.first().text()?, word);
+        }
+        let other = broker.begin_dialog("Asker", "Server").contract("Talk").await?;
+        broker.send(other, "Word", "five").await?;
+        broker.push_job("tasks", "four").await?;
+        let jobs = broker.take_jobs("tasks").count(9).lease(SOON).await?;
+        assert_eq!(jobs.iter().map(|job| job.body()).collect::<Vec<_>>(), [&b"two"[..], b"three", b"four"]);
+        for job in &jobs {
+            broker.complete_job(job).await?;
+        }
+        broker.close().await?;
+
+        // Nothing is behind any more.
+        let values = "SELECT string_agg(s.last_value::text, ' ' ORDER BY s.sequencename) FROM pg_sequences AS s WHERE s.schemaname = 'dialoq'";
+        let before = database.sql(values);
+        database.sql("SELECT dialoq.tick()");
+        assert_eq!((database.sql("SELECT dialoq.raise_sequences()"), database.sql(values)), ("0".to_owned(), before));
+        Ok(())
+    });
+}
+
 /// A restart of the server ended it.
 pub(crate) fn a_watch_of_the_status_goes_on_when_the_database_can_be_reached_again(store: Store) {
     let (database, beside) = (Database::fresh(store), Database::bare(store));

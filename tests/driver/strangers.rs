@@ -393,7 +393,7 @@ pub(crate) fn default_privileges_give_no_right_on_the_broker(store: Store) {
             database.sql(&format!("ALTER DEFAULT PRIVILEGES GRANT ALL ON {what} TO {name} WITH GRANT OPTION"));
         }
         let rights = format!(
-            "SELECT coalesce(string_agg(o.name, ', '), '') FROM (
+            "SELECT coalesce(string_agg(DISTINCT concat(o.name, ' ', a.privilege_type), ', '), '') FROM (
                 SELECT 'schema', nspacl FROM pg_namespace WHERE nspname = 'dialoq' AND has_schema_privilege('{name}', oid, 'CREATE')
                 UNION ALL SELECT relname, relacl FROM pg_class WHERE relnamespace = 'dialoq'::regnamespace AND relname <> 'mine'
                 UNION ALL SELECT proname, proacl FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace) AS o (name, acl)
@@ -404,11 +404,11 @@ pub(crate) fn default_privileges_give_no_right_on_the_broker(store: Store) {
 
         // What an administrator grants stays at an upgrade, and so does what is not the broker's.
         database.sql(&format!(
-            "GRANT SELECT ON dialoq.sys_services TO {name}; CREATE TABLE dialoq.mine (n integer);
+            "GRANT ALL ON dialoq.sys_services, dialoq.job TO {name}; CREATE TABLE dialoq.mine (n integer);
              UPDATE dialoq.installed SET logic_hash = 'older'"
         ));
         Broker::open(database.url()).await.unwrap().close().await.unwrap();
-        assert_eq!(database.sql(&rights), "sys_services");
+        assert_eq!(database.sql(&rights), "job SELECT, sys_services SELECT");
         assert_eq!(database.sql(&format!("SELECT has_table_privilege('{name}', 'dialoq.mine', 'INSERT')")), "t");
     });
 }

@@ -48,7 +48,9 @@ BEGIN
             WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines)) AS k
         CROSS JOIN LATERAL aclexplode(k.acl) AS a
         JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
-        WHERE a.grantee <> k.owner AND g.rolname NOT IN ('dialoq_user', 'dialoq_admin'))::text, '[]'), true);
+        WHERE a.grantee <> k.owner AND g.rolname NOT IN ('dialoq_user', 'dialoq_admin')
+            -- No other right on a view is of use but to write the tables behind it.
+            AND a.privilege_type IN ('SELECT', 'EXECUTE'))::text, '[]'), true);
 
     v_names := (
         SELECT string_agg(format('dialoq.%I', c.relname), ', ')

@@ -247,3 +247,68 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+
+-- Sequences that lie behind their rows. Logical replication copies rows and leaves sequences as they are, and so do tools that copy
+-- tables: the next message had a place before those that waited and was received first, and a new conversation or job had the
+-- number of another one. tick raises them, so each opening for changes does.
+CREATE FUNCTION dialoq.raise_sequences()
+RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- Others may take numbers between the reading of a sequence and its raising.
+    c_room constant bigint := 1000;
+    v_sequence record;
+    v_raised integer := 0;
+BEGIN
+    -- Each sequence is read after the rows, which an intact one is never behind. The places of messages have no index of their own;
+    -- in a copy their sequence has given no number yet.
+    IF NOT EXISTS (
+        SELECT FROM (SELECT max(e.endpoint_id) AS id FROM dialoq.conversation_endpoint AS e OFFSET 0) AS m
+        CROSS JOIN LATERAL (SELECT s.last_value FROM dialoq.conversation_endpoint_endpoint_id_seq AS s WHERE m.id > 0) AS n
+        WHERE m.id > n.last_value
+        UNION ALL
+        SELECT FROM (SELECT max(j.job_id) AS id FROM dialoq.job AS j OFFSET 0) AS m
+        CROSS JOIN LATERAL (SELECT s.last_value FROM dialoq.next_job_id AS s WHERE m.id > 0) AS n
+        WHERE m.id > n.last_value
+        UNION ALL
+        SELECT FROM (SELECT max(t.transmission_id) AS id FROM dialoq.transmission AS t OFFSET 0) AS m
+        CROSS JOIN LATERAL (SELECT s.last_value FROM dialoq.transmission_transmission_id_seq AS s WHERE m.id > 0) AS n
+        WHERE m.id > n.last_value
+        UNION ALL
+        SELECT FROM (SELECT m.queuing_order AS id FROM dialoq.queue_message AS m LIMIT 1 OFFSET 0) AS m
+        CROSS JOIN LATERAL (
+            SELECT s.is_called, s.last_value FROM dialoq.queue_message_queuing_order_seq AS s WHERE m.id > 0) AS n
+        WHERE NOT n.is_called OR m.id > n.last_value)
+    THEN
+        RETURN 0;
+    END IF;
+    -- One session at a time.
+    LOCK TABLE dialoq.installed IN SHARE UPDATE EXCLUSIVE MODE;
+    FOR v_sequence IN
+        SELECT h.name::regclass AS name, h.highest
+        FROM (VALUES
+            ('dialoq.conversation_endpoint_endpoint_id_seq', (SELECT max(e.endpoint_id) FROM dialoq.conversation_endpoint AS e)),
+            ('dialoq.queue_message_queuing_order_seq', greatest(
+                (SELECT max(m.queuing_order) FROM dialoq.queue_message AS m),
+                (SELECT max(r.queuing_order) FROM dialoq.retained_message AS r),
+                (SELECT max(d.queuing_order) FROM dialoq.dead_letter AS d))),
+            ('dialoq.unsettled_unsettled_id_seq', (SELECT max(q.recheck_id) FROM dialoq.recheck_queue AS q)),
+            ('dialoq.transmission_transmission_id_seq', (SELECT max(t.transmission_id) FROM dialoq.transmission AS t)),
+            ('dialoq.next_job_id', greatest(
+                (SELECT max(j.job_id) FROM dialoq.job AS j),
+                (SELECT max(f.job_id) FROM dialoq.job_history AS f),
+                (SELECT max(u.job_id) FROM dialoq.unique_job AS u))),
+            -- Those of finished jobs are below job_token_mark, above which the next take of a copy begins.
+            ('dialoq.next_job_token', (SELECT max(j.token) FROM dialoq.job AS j)),
+            ('dialoq.job_history_finish_number_seq', greatest(
+                (SELECT max(f.finish_number) FROM dialoq.job_history AS f),
+                (SELECT max(c.finish_number) FROM dialoq.job_history_cut AS c)))
+        ) AS h (name, highest)
+    LOOP
+        IF coalesce(pg_sequence_last_value(v_sequence.name), 0) < v_sequence.highest THEN
+            PERFORM setval(v_sequence.name, v_sequence.highest + c_room);
+            v_raised := v_raised + 1;
+        END IF;
+    END LOOP;
+    RAISE WARNING 'dialoq: % sequences lay behind their rows, as in a copy by logical replication, and were raised', v_raised;
+    RETURN v_raised;
+END $$;

@@ -24,6 +24,8 @@ use tokio::time::{Instant, sleep_until};
 const WITHOUT_NOTIFICATIONS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 /// The same with notifications, while a ready group is locked.
 const WHILE_LOCKED: (Duration, Duration) = (Duration::from_millis(4), Duration::from_secs(1));
+/// A poll that is asked for begins after so many times what the last one took.
+const ASKED_POLLS_LEAVE: u32 = 20;
 /// The pause between two polls for queue monitors under load.
 const FOR_MONITORS: Duration = Duration::from_millis(50);
 /// The facts of queue monitors are refreshed at most this often.
@@ -113,9 +115,36 @@ struct PollPause {
     pause: Duration,
     /// The last poll failed.
     has_failed: bool,
+    /// The same of polls that a transaction of this process asked for when it let go of a group. Their pause does not grow while the
+    /// group is locked: a receiver was woken up to a second after the commit.
+    asked_at: Option<Instant>,
+    asked_pause: Duration,
 }
 
 impl PollPause {
+    fn new(shortest: Duration) -> Self {
+        let (has_failed, asked_at) = (false, None);
+        Self { polled_at: Instant::now(), pause: shortest, has_failed, asked_at, asked_pause: WHILE_LOCKED.0 }
+    }
+
+    /// When the next poll may be made.
+    fn next(&self) -> Instant {
+        self.polled_at + self.pause
+    }
+
+    /// When one that is asked for may be. Polls that take long leave most of the time to others.
+    fn next_asked(&self, last_took: Duration) -> Instant {
+        let soonest = self.polled_at + WHILE_LOCKED.0.max(last_took * ASKED_POLLS_LEAVE);
+        let next = self.asked_at.map_or(soonest, |asked_at| soonest.max(asked_at + self.asked_pause));
+        if self.has_failed { self.next() } else { next.min(self.next()) }
+    }
+
+    /// Polls that are asked for are as frequent as they find something: each commit beside a sleeping receiver asks for one.
+    fn note_asked(&mut self, has_found: bool) {
+        self.asked_at = Some(self.polled_at);
+        self.asked_pause = if has_found { WHILE_LOCKED.0 } else { self.asked_pause.mul_f64(1.5).min(WHILE_LOCKED.1) };
+    }
+
     /// Nothing has changed: polls less often.
     fn slow_down(&mut self, longest: Duration) {
         self.pause = (self.pause.mul_f64(1.5)).min(longest);
@@ -141,8 +170,7 @@ impl PollPause {
 impl Database {
     /// Polls as often as needed, until the store closes.
     pub(in crate::store::database) async fn run_queue_poll(self: Arc<Self>) {
-        let mut pause_state =
-            PollPause { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0, has_failed: false };
+        let mut pause_state = PollPause::new(WITHOUT_NOTIFICATIONS.0);
         let mut last = QueueStates::default();
         let mut choosy_looked_at = Instant::now();
         loop {
@@ -153,7 +181,7 @@ impl Database {
             // A poll that failed may have missed a group that was freed without a notice.
             let next = match (is_awaited, is_polling || last.has_locked || pause_state.has_failed) {
                 (false, _) => None,
-                (true, true) => Some(pause_state.polled_at + pause_state.pause),
+                (true, true) => Some(pause_state.next()),
                 (true, false) => Some(pause_state.polled_at + SAFETY_POLL),
             };
             let alarm = async {
@@ -163,12 +191,14 @@ impl Database {
                 }
             };
             let (shortest, longest) = if is_polling { WITHOUT_NOTIFICATIONS } else { WHILE_LOCKED };
+            let mut is_asked = false;
             tokio::select! {
                 () = self.board.receiver_sleeps() => {}
                 () = self.board.monitors().began() => {}
                 () = self.watch.signal.notified() => {
                     let wants_poll = self.watch.wants_poll.swap(false, SeqCst);
                     let has_changed = self.watch.has_changed.swap(false, SeqCst);
+                    is_asked = wants_poll && !is_polling;
                     if is_polling && !pause_state.has_failed {
                         pause_state.pause = shortest;
                     } else if !is_polling && !wants_poll {
@@ -181,7 +211,7 @@ impl Database {
                 () = alarm => {}
             }
             pause_state.wake((shortest, longest));
-            sleep_until(pause_state.polled_at + pause_state.pause).await;
+            is_asked = self.pause_before_poll(&pause_state, is_asked, is_polling).await;
             if self.board.sleeping() == 0 && !self.board.monitors().has_monitors() {
                 continue;
             }
@@ -193,6 +223,9 @@ impl Database {
             match self.poll_queues().await {
                 Ok(states) => {
                     pause_state.has_failed = false;
+                    if is_asked {
+                        pause_state.note_asked(!states.ready.is_empty());
+                    }
                     if states == last || !is_polling {
                         pause_state.slow_down(longest);
                     } else {
@@ -206,6 +239,25 @@ impl Database {
                 }
             }
         }
+    }
+
+    /// Waits until the next poll may be made; whether it is one that was asked for, perhaps meanwhile.
+    async fn pause_before_poll(&self, pause: &PollPause, mut is_asked: bool, is_polling: bool) -> bool {
+        let took = *self.watch.polling.lock().await;
+        let next = |is_asked| if is_asked { pause.next_asked(took) } else { pause.next() };
+        loop {
+            tokio::select! {
+                () = sleep_until(next(is_asked)) => break,
+                () = self.watch.signal.notified(), if !is_polling && !is_asked => {
+                    is_asked = self.watch.wants_poll.swap(false, SeqCst);
+                }
+            }
+        }
+        // Its signal may have been taken here.
+        if self.watch.has_changed.load(SeqCst) {
+            self.watch.signal.notify_one();
+        }
+        is_asked
     }
 
     /// Refreshes the facts for queue monitors, if anything has happened since the last poll.
@@ -390,7 +442,7 @@ mod tests {
 
     #[test]
     fn failing_polls_become_rare_and_the_first_good_one_ends_that() {
-        let mut pause = PollPause { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0, has_failed: false };
+        let mut pause = PollPause::new(WITHOUT_NOTIFICATIONS.0);
         let mut pauses = Vec::new();
         for _ in 0..6 {
             pause.fail(WITHOUT_NOTIFICATIONS.1);
@@ -402,6 +454,23 @@ mod tests {
         pause.has_failed = false;
         pause.wake(WITHOUT_NOTIFICATIONS);
         assert_eq!(pause.pause, WITHOUT_NOTIFICATIONS.0);
+    }
+
+    #[test]
+    fn polls_that_are_asked_for_do_not_wait_for_those_of_a_locked_group() {
+        let ms = Duration::from_millis;
+        let mut pause = PollPause::new(WHILE_LOCKED.0);
+        (0..20).for_each(|_| pause.slow_down(WHILE_LOCKED.1));
+        assert_eq!(pause.next() - pause.polled_at, WHILE_LOCKED.1);
+        assert_eq!(pause.next_asked(ms(0)) - pause.polled_at, WHILE_LOCKED.0);
+        assert_eq!(pause.next_asked(ms(2)) - pause.polled_at, ms(40), "a poll of 2 ms leaves 40 to others");
+        assert_eq!(pause.next_asked(ms(500)), pause.next(), "but is not later than any");
+        for _ in 0..20 {
+            pause.note_asked(false);
+        }
+        assert_eq!(pause.next_asked(ms(0)) - pause.polled_at, WHILE_LOCKED.1, "they found nothing");
+        pause.note_asked(true);
+        assert_eq!(pause.next_asked(ms(0)) - pause.polled_at, WHILE_LOCKED.0);
     }
 
     #[test]
