@@ -218,7 +218,7 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
         .unwrap();
     let found = broker.explain("jobs").await.unwrap();
     assert_eq!((found.kind, found.reasons[0].kind), (SubjectKind::WorkQueue, ReasonKind::Paused));
-    assert!(found.reasons.iter().any(|reason| reason.what.contains("RATE_JOBS = 5")), "{found:?}");
+    assert!(found.reasons.iter().any(|reason| reason.what.contains("RATE_JOBS = 5 in 1000 ms")), "{found:?}");
     // The job that failed holds the other one up; a reader would not help.
     broker.execute("CREATE WORK QUEUE line WITH ORDER = FIFO_STRICT, RETRY_DELAY_MS = 60000").await.unwrap();
     for body in ["first", "second"] {
@@ -233,6 +233,17 @@ pub(crate) async fn what_does_not_move_is_explained(store: Store) {
     assert!(found.reasons.iter().any(strict), "{found:?}");
     let no_reader = found.reasons.iter().find(|reason| reason.kind == ReasonKind::NoReader).unwrap();
     assert!(no_reader.advice.starts_with("unless"), "{found:?}");
+    broker.execute("CREATE WORK QUEUE pair WITH MAX_TAKEN = 2").await.unwrap();
+    for body in ["first", "second", "third"] {
+        broker.push_job("pair", body).await.unwrap();
+    }
+    for is_full in [false, true] {
+        assert_eq!(broker.take_jobs("pair").await.unwrap().len(), 1);
+        let found = broker.explain("pair").await.unwrap();
+        let limited = |reason: &&dialoq::status::Reason| reason.is_blocking && reason.kind == ReasonKind::Limited;
+        let full = found.reasons.iter().find(limited).map(|reason| &*reason.what);
+        assert_eq!(full, is_full.then_some("2 jobs are taken, and MAX_TAKEN = 2 lets no more"), "{found:?}");
+    }
     for _ in 0..5 {
         let tx = broker.begin().await.unwrap();
         assert!(tx.receive("work").await.unwrap().is_some());

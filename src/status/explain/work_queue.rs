@@ -3,6 +3,7 @@
 use super::{Explanation, ReasonKind, Reasons, SubjectKind};
 use crate::broker::Broker;
 use crate::error::Result;
+use crate::protocol::definition::{WorkNumber, WorkOrder};
 use crate::status::shell::shell_command;
 use crate::work::WorkQueueStatus;
 
@@ -14,6 +15,10 @@ impl Broker {
         let summary = match queues.into_iter().find(|queue| queue.name == name) {
             None => format!("work queue '{name}'"),
             Some(queue) => {
+                if let Some(full) = self.most_taken(&queue) {
+                    let list = shell_command("dialoq work list", name, "--state taken");
+                    reasons.blocks(ReasonKind::Limited, full, format!("`{list}` shows who works on them"));
+                }
                 work_reasons(&queue, !limits.is_empty(), &mut reasons);
                 let (ready, taken, scheduled) = (jobs(queue.ready), queue.taken, queue.scheduled);
                 match queue.lost {
@@ -30,13 +35,26 @@ impl Broker {
         Ok(reasons.of(SubjectKind::WorkQueue, name.to_owned(), summary))
     }
 
+    /// As many jobs are taken as may be, and others wait for that alone. A lost one has its place until it is given up.
+    fn most_taken(&self, queue: &WorkQueueStatus) -> Option<String> {
+        let catalog = self.catalog();
+        let most = catalog.work_queue(&queue.name)?.settings.limit(WorkNumber::MaxTaken)?;
+        let taken = queue.taken + queue.lost;
+        let is_full = queue.ready > 0 && i64::try_from(taken).is_ok_and(|taken| taken >= most);
+        is_full.then(|| format!("{} taken, and MAX_TAKEN = {most} lets no more", of_jobs(taken, "is", "are")))
+    }
+
     /// What can keep a ready job of a work queue from being taken, as its definition says.
     fn work_limits(&self, name: &str) -> Vec<String> {
-        use crate::protocol::definition::{WorkNumber as N, WorkOrder};
+        use WorkNumber as N;
         let catalog = self.catalog();
         let Some(settings) = catalog.work_queue(name).map(|queue| &queue.settings) else { return Vec::new() };
         let numbers = [N::MaxTaken, N::MaxTakenPerKey, N::RateJobs, N::KeyRateJobs].into_iter();
-        let numbers = numbers.filter_map(|number| Some(format!("{} = {}", number.word(), settings.limit(number)?)));
+        let time = format!(" in {} ms", settings.get(N::RateMs));
+        let numbers = numbers.filter_map(|number| {
+            let time = if matches!(number, N::RateJobs | N::KeyRateJobs) { &*time } else { "" };
+            Some(format!("{} = {}{time}", number.word(), settings.limit(number)?))
+        });
         let numbers = numbers.collect::<Vec<_>>().join(", ");
         let numbers = (!numbers.is_empty()).then(|| format!("it has limits: {numbers}"));
         let order = (settings.order == WorkOrder::FifoStrict).then(|| {
