@@ -5,6 +5,7 @@ pub(crate) mod body;
 mod builtin;
 pub mod ddl;
 mod name;
+mod name_index;
 mod objects;
 mod priority;
 mod timetable;

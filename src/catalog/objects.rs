@@ -1,5 +1,6 @@
 //! The objects of the catalog.
 
+use super::name_index::{NameIndex, Named};
 use super::timetable::Timetable;
 use crate::error::Result;
 use crate::protocol::definition::{
@@ -36,6 +37,33 @@ pub struct Catalog {
     pub work_schedules: BTreeMap<i32, Arc<WorkSchedule>>,
     /// The broker's own settings.
     pub settings: BrokerSettings,
+    pub(crate) names: Names,
+}
+
+/// The indexes by name of the objects of which there may be many.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names {
+    queues: NameIndex,
+    services: NameIndex,
+    work_queues: NameIndex,
+}
+
+macro_rules! named {
+    ($($object:ty: $is_folded:literal;)*) => {
+        $(impl Named for $object {
+            const IS_FOLDED: bool = $is_folded;
+
+            fn name(&self) -> &str {
+                &self.name
+            }
+        })*
+    };
+}
+
+named! {
+    Queue: true;
+    Service: false;
+    WorkQueue: true;
 }
 
 /// `sys.service_message_types`
@@ -347,17 +375,17 @@ impl Catalog {
 
     /// The service of that name.
     pub fn service(&self, name: &str) -> Option<&Arc<Service>> {
-        self.services.values().find(|candidate| &*candidate.name == name)
+        self.names.services.find(&self.services, name)
     }
 
     /// The queue of that name, without regard to case.
     pub fn queue(&self, name: &str) -> Option<&Arc<Queue>> {
-        self.queues.values().find(|candidate| same_name(&candidate.name, name))
+        self.names.queues.find(&self.queues, name)
     }
 
     /// The work queue of that name, without regard to case.
     pub fn work_queue(&self, name: &str) -> Option<&Arc<WorkQueue>> {
-        self.work_queues.values().find(|candidate| same_name(&candidate.name, name))
+        self.names.work_queues.find(&self.work_queues, name)
     }
 
     /// The work schedule of that name, without regard to case.

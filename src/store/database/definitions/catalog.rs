@@ -183,6 +183,7 @@ fn known(broker: &[SqlRow], tables: &Tables) -> Result<Known> {
         work_queues: by_id(&tables.work_queues, work_queue)?,
         work_schedules: by_id(&tables.work_schedules, work_schedule)?,
         settings,
+        names: Default::default(),
     };
     Ok(Known { catalog: Arc::new(catalog), version: row.int("catalog_version")? })
 }
