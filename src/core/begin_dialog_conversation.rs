@@ -145,7 +145,7 @@ impl Core {
         match addressee {
             Addressee::Anywhere => Ok(None),
             Addressee::CurrentDatabase => Ok(Some(self.catalog.settings.broker_guid.to_string().into())),
-            Addressee::Instance(text) if **text == *"CURRENT DATABASE" => {
+            Addressee::Instance(text) if text.eq_ignore_ascii_case("CURRENT DATABASE") => {
                 self.broker_instance(&Addressee::CurrentDatabase)
             }
             Addressee::Instance(text) => match Uuid::parse_str(text) {

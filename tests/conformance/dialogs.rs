@@ -144,9 +144,11 @@ case!(unusable_arguments, [63, 70, 73], async |t| {
     let mut begin = t.to_target();
     begin.addressee = Addressee::Instance("not a guid".into());
     assert_eq!(code(t.begin_dialog(begin).await), 8413);
-    let mut begin = t.to_target();
-    begin.addressee = Addressee::Instance("CURRENT DATABASE".into());
-    t.begin_dialog(begin).await?;
+    for here in ["CURRENT DATABASE", "current Database"] {
+        let mut begin = t.to_target();
+        begin.addressee = Addressee::Instance(here.into());
+        t.begin_dialog(begin).await?;
+    }
     assert_eq!(code(t.begin_dialog(t.to_target().in_group(GroupId(Uuid::nil()))).await), 8414);
     let pair = t.pair().await?;
     t.end(pair.target).await?;

@@ -364,7 +364,8 @@ BEGIN
             SELECT b.now + coalesce(i.lifetime_s, 2147483647) * interval '1 second' AS lifetime
             WHERE coalesce(i.lifetime_s, 2147483647) BETWEEN 1 AND 2147483647
         ) AS l
-        WHERE i.is_ours AND length(i.to_service) BETWEEN 1 AND 256 AND (i.instance IS NULL OR i.instance = 'CURRENT DATABASE')
+        WHERE i.is_ours AND length(i.to_service) BETWEEN 1 AND 256
+            AND (i.instance IS NULL OR upper(i.instance COLLATE "C") = 'CURRENT DATABASE')
             AND i.handle <> v_nil AND i.conversation_id <> v_nil AND i.group_id <> v_nil
             AND NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = i.group_id OFFSET 0)
             -- Else the conversation would be the other side of an existing one.

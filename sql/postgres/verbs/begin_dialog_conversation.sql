@@ -56,7 +56,7 @@ BEGIN
         PERFORM dialoq.fail(8412, format('the name of the TO SERVICE has %s characters; it must have 1 to 256',
             coalesce(length(p_to_service), 0)));
     END IF;
-    IF p_broker_instance = 'CURRENT DATABASE' THEN
+    IF upper(p_broker_instance COLLATE "C") = 'CURRENT DATABASE' THEN
         v_instance := v_guid::text;
     ELSIF p_broker_instance IS NOT NULL THEN
         BEGIN
