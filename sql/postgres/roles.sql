@@ -46,7 +46,8 @@ DECLARE
     v_statement text;
 BEGIN
     FOR v_statement IN
-        SELECT DISTINCT format('REVOKE %s ON %s FROM %I CASCADE', o.rights, o.name, g.rolname)
+        -- All grantees at once: one by one, 340 objects of 200 roles took more than ten minutes.
+        SELECT format('REVOKE %s ON %s FROM %s CASCADE', o.rights, o.name, string_agg(DISTINCT quote_ident(g.rolname), ', '))
         FROM (
             SELECT 'CREATE' AS rights, 'SCHEMA dialoq' AS name, n.nspacl AS acl, n.nspowner AS owner
             FROM pg_catalog.pg_namespace AS n WHERE n.oid = 'dialoq'::regnamespace
@@ -69,6 +70,7 @@ BEGIN
         CROSS JOIN LATERAL aclexplode(o.acl) AS a
         JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
         WHERE a.grantee <> o.owner AND (o.rights = 'ALL' OR position(a.privilege_type IN o.rights) > 0)
+        GROUP BY o.rights, o.name
     LOOP
         EXECUTE v_statement;
     END LOOP;
