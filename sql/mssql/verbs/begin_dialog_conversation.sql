@@ -43,7 +43,7 @@ BEGIN
         SET @text = dialoq.throw_text(CONCAT(N'the name of the TO SERVICE has ', @length, N' characters; it must have 1 to 256'));
         THROW 58412, @text, 1;
     END
-    IF UPPER(@broker_instance COLLATE Latin1_General_100_BIN2) = N'CURRENT DATABASE'
+    IF dialoq.fold_name(@broker_instance) COLLATE Latin1_General_100_BIN2 = N'current database'
         SET @instance = dialoq.id_text(@guid);
     ELSE IF @broker_instance IS NOT NULL
     BEGIN

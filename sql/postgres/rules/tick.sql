@@ -248,8 +248,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Sequences that lie behind their rows. Logical replication copies rows and leaves sequences as they are, and so do tools that copy
--- tables: the next message had a place before those that waited and was received first, and a new conversation or job had the
+-- Sequences that lie behind their rows, because these were copied. Logical replication copies no value of a sequence, nor do tools that
+-- copy tables: the next message had a place before those that waited and was received first, and a new conversation or job had the
 -- number of another one. tick raises them, so each opening for changes does.
 CREATE FUNCTION dialoq.raise_sequences()
 RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -259,25 +259,24 @@ DECLARE
     v_sequence record;
     v_raised integer := 0;
 BEGIN
-    -- Each sequence is read after the rows, which an intact one is never behind. The places of messages have no index of their own;
-    -- in a copy their sequence has given no number yet.
+    -- In a copy a sequence has given no number yet. The rows are asked only then: under an old snapshot the highest may stand behind
+    -- millions of dead ones.
     IF NOT EXISTS (
-        SELECT FROM (SELECT max(e.endpoint_id) AS id FROM dialoq.conversation_endpoint AS e OFFSET 0) AS m
-        CROSS JOIN LATERAL (SELECT s.last_value FROM dialoq.conversation_endpoint_endpoint_id_seq AS s WHERE m.id > 0) AS n
-        WHERE m.id > n.last_value
+        SELECT FROM dialoq.conversation_endpoint_endpoint_id_seq AS s
+        WHERE NOT s.is_called AND EXISTS (SELECT FROM dialoq.conversation_endpoint)
         UNION ALL
-        SELECT FROM (SELECT max(j.job_id) AS id FROM dialoq.job AS j OFFSET 0) AS m
-        CROSS JOIN LATERAL (SELECT s.last_value FROM dialoq.next_job_id AS s WHERE m.id > 0) AS n
-        WHERE m.id > n.last_value
+        SELECT FROM dialoq.queue_message_queuing_order_seq AS s
+        WHERE NOT s.is_called AND (EXISTS (SELECT FROM dialoq.queue_message)
+            OR EXISTS (SELECT FROM dialoq.retained_message) OR EXISTS (SELECT FROM dialoq.dead_letter))
         UNION ALL
-        SELECT FROM (SELECT max(t.transmission_id) AS id FROM dialoq.transmission AS t OFFSET 0) AS m
-        CROSS JOIN LATERAL (SELECT s.last_value FROM dialoq.transmission_transmission_id_seq AS s WHERE m.id > 0) AS n
-        WHERE m.id > n.last_value
+        SELECT FROM dialoq.transmission_transmission_id_seq AS s
+        WHERE NOT s.is_called AND EXISTS (SELECT FROM dialoq.transmission)
         UNION ALL
-        SELECT FROM (SELECT m.queuing_order AS id FROM dialoq.queue_message AS m LIMIT 1 OFFSET 0) AS m
-        CROSS JOIN LATERAL (
-            SELECT s.is_called, s.last_value FROM dialoq.queue_message_queuing_order_seq AS s WHERE m.id > 0) AS n
-        WHERE NOT n.is_called OR m.id > n.last_value)
+        SELECT FROM dialoq.next_job_id AS s
+        WHERE NOT s.is_called AND (EXISTS (SELECT FROM dialoq.job) OR EXISTS (SELECT FROM dialoq.job_history))
+        UNION ALL
+        SELECT FROM dialoq.job_history_finish_number_seq AS s
+        WHERE NOT s.is_called AND EXISTS (SELECT FROM dialoq.job_history))
     THEN
         RETURN 0;
     END IF;
@@ -309,6 +308,8 @@ BEGIN
             v_raised := v_raised + 1;
         END IF;
     END LOOP;
-    RAISE WARNING 'dialoq: % sequences lay behind their rows, as in a copy by logical replication, and were raised', v_raised;
+    IF v_raised > 0 THEN
+        RAISE WARNING 'dialoq: % sequences lay behind their rows, as in a copy by logical replication, and were raised', v_raised;
+    END IF;
     RETURN v_raised;
 END $$;
