@@ -219,13 +219,13 @@ impl<T> SendsAs<T> for MessageType<T> {
 
 impl SendsAs<[u8]> for MessageType<Vec<u8>> {
     fn body(&self, value: &[u8]) -> Result<Body> {
-        Ok(bytes_body(value))
+        self.encode(&value.to_vec())
     }
 }
 
 impl SendsAs<str> for MessageType<String> {
     fn body(&self, value: &str) -> Result<Body> {
-        Ok(bytes_body(value.as_bytes()))
+        self.encode(&value.to_owned())
     }
 }
 

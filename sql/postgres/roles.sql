@@ -113,7 +113,8 @@ BEGIN
             AS k (relation text, routine text, "column" text, statement text)
         LEFT JOIN LATERAL (
             SELECT min(p.oid::regprocedure::text) AS routine FROM pg_catalog.pg_proc AS p
-            WHERE p.pronamespace = 'dialoq'::regnamespace AND starts_with(k.routine, format('dialoq.%I(', p.proname))
+            WHERE to_regprocedure(k.routine) IS NULL
+                AND p.pronamespace = 'dialoq'::regnamespace AND starts_with(k.routine, format('dialoq.%I(', p.proname))
             HAVING count(*) = 1
         ) AS n ON to_regprocedure(k.routine) IS NULL
         WHERE to_regprocedure(k.routine) IS NOT NULL OR n.routine IS NOT NULL

@@ -100,7 +100,7 @@ impl PushesTo<str> for WorkQueue<String> {
     }
 
     fn job_body(&self, value: &str) -> Result<Body> {
-        Ok(bytes_body(value.as_bytes()))
+        (self.encode)(&value.to_owned())
     }
 }
 
@@ -110,7 +110,7 @@ impl PushesTo<[u8]> for WorkQueue<Vec<u8>> {
     }
 
     fn job_body(&self, value: &[u8]) -> Result<Body> {
-        Ok(bytes_body(value))
+        (self.encode)(&value.to_vec())
     }
 }
 
@@ -182,4 +182,23 @@ fn undecodable(job: &Job, wanted: &str, why: &dyn fmt::Display) -> Error {
         Code::BODY_UNDECODABLE,
         format!("the body of job {} of work queue '{}' does not decode as {wanted}: {why}", job.taken.job, job.queue),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{MessageType, SendsAs};
+
+    #[test]
+    fn borrowed_values_are_written_in_the_form_of_their_queue_and_type() {
+        let text = |queue: WorkQueue<String>| PushesTo::<str>::job_body(&queue, "x").unwrap().unwrap().to_vec();
+        assert_eq!((text(WorkQueue::text("q")), text(WorkQueue::json("q"))), (b"x".to_vec(), b"\"x\"".to_vec()));
+        let bytes = |queue: WorkQueue<Vec<u8>>| PushesTo::<[u8]>::job_body(&queue, &[7]).unwrap().unwrap().to_vec();
+        assert_eq!((bytes(WorkQueue::raw("q")), bytes(WorkQueue::json("q"))), (vec![7], b"[7]".to_vec()));
+
+        let text = |sent_as: MessageType<String>| SendsAs::<str>::body(&sent_as, "x").unwrap().unwrap().to_vec();
+        assert_eq!((text(MessageType::text("t")), text(MessageType::json("t"))), (b"x".to_vec(), b"\"x\"".to_vec()));
+        let bytes = |sent_as: MessageType<Vec<u8>>| SendsAs::<[u8]>::body(&sent_as, &[7]).unwrap().unwrap().to_vec();
+        assert_eq!((bytes(MessageType::raw("t")), bytes(MessageType::json("t"))), (vec![7], b"[7]".to_vec()));
+    }
 }

@@ -261,6 +261,18 @@ pub(crate) fn a_copy_without_the_values_of_its_sequences_keeps_its_order(store: 
         }
         broker.close().await?;
 
+        // Only finished jobs, and no message, tell that numbers were given.
+        database.sql("UPDATE dialoq.ready_generation SET recheck_from = 90, recheck_to = 99");
+        database.sql(&restart);
+        let broker = Broker::open(&url).await?;
+        broker.push_job("tasks", "six").await?;
+        let job = broker.take_jobs("tasks").lease(SOON).await?.remove(0);
+        broker.complete_job(&job).await?;
+        assert!(job.taken.job.0 > jobs[2].taken.job.0, "its number was that of another one");
+        broker.close().await?;
+        let rechecks = "SELECT last_value > 99 FROM dialoq.unsettled_unsettled_id_seq";
+        assert_eq!(database.sql(rechecks), "t", "a recheck that was asked for would not be made");
+
         // Nothing is behind any more.
         let values = "SELECT string_agg(s.last_value::text, ' ' ORDER BY s.sequencename) FROM pg_sequences AS s WHERE s.schemaname = 'dialoq'";
         let before = database.sql(values);

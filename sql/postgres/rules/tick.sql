@@ -272,16 +272,25 @@ BEGIN
         SELECT FROM dialoq.transmission_transmission_id_seq AS s
         WHERE NOT s.is_called AND EXISTS (SELECT FROM dialoq.transmission)
         UNION ALL
+        SELECT FROM dialoq.unsettled_unsettled_id_seq AS s
+        WHERE NOT s.is_called
+            AND (EXISTS (SELECT FROM dialoq.recheck_queue) OR EXISTS (SELECT FROM dialoq.ready_generation AS g WHERE g.recheck_from > 1))
+        UNION ALL
         SELECT FROM dialoq.next_job_id AS s
-        WHERE NOT s.is_called AND (EXISTS (SELECT FROM dialoq.job) OR EXISTS (SELECT FROM dialoq.job_history))
+        WHERE NOT s.is_called AND (EXISTS (SELECT FROM dialoq.job) OR EXISTS (SELECT FROM dialoq.job_history)
+            OR EXISTS (SELECT FROM dialoq.unique_job))
         UNION ALL
         SELECT FROM dialoq.job_history_finish_number_seq AS s
         WHERE NOT s.is_called AND EXISTS (SELECT FROM dialoq.job_history))
     THEN
         RETURN 0;
     END IF;
-    -- One session at a time.
-    LOCK TABLE dialoq.installed IN SHARE UPDATE EXCLUSIVE MODE;
+    -- One session at a time; another one does it.
+    BEGIN
+        LOCK TABLE dialoq.installed IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN 0;
+    END;
     FOR v_sequence IN
         SELECT h.name::regclass AS name, h.highest
         FROM (VALUES
@@ -290,7 +299,11 @@ BEGIN
                 (SELECT max(m.queuing_order) FROM dialoq.queue_message AS m),
                 (SELECT max(r.queuing_order) FROM dialoq.retained_message AS r),
                 (SELECT max(d.queuing_order) FROM dialoq.dead_letter AS d))),
-            ('dialoq.unsettled_unsettled_id_seq', (SELECT max(q.recheck_id) FROM dialoq.recheck_queue AS q)),
+            ('dialoq.unsettled_unsettled_id_seq', greatest(
+                (SELECT max(q.recheck_id) FROM dialoq.recheck_queue AS q),
+                -- A request below them is not looked at.
+                (SELECT greatest(max(g.recheck_to), max(g.recheck_from) - 1) FROM dialoq.ready_generation AS g),
+                (SELECT max(e.moved_recheck_id) FROM dialoq.conversation_endpoint AS e))),
             ('dialoq.transmission_transmission_id_seq', (SELECT max(t.transmission_id) FROM dialoq.transmission AS t)),
             ('dialoq.next_job_id', greatest(
                 (SELECT max(j.job_id) FROM dialoq.job AS j),

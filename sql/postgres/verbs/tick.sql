@@ -39,7 +39,11 @@ BEGIN
         PERFORM dialoq.fail(60005, 'tick was called in a transaction that has written something, and would keep what is due from '
             'all others until its end; call it outside');
     END IF;
-    PERFORM dialoq.raise_sequences();
+    IF dialoq.raise_sequences() > 0 THEN
+        -- What follows is for a transaction that has no number yet.
+        RETURN QUERY SELECT 1, v_now, NULL::text, dialoq.current_time_utc(), false;
+        RETURN;
+    END IF;
     -- Requests that are seen here: every transaction that may have written before them has a lower number than this one gets now. The
     -- snapshot's xmax would not do: it may be the number of a transaction that runs.
     v_requests := ARRAY(

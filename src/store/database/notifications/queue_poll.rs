@@ -109,6 +109,14 @@ struct QueueStates {
     has_locked: bool,
 }
 
+impl QueueStates {
+    /// Whether a queue has more ready groups than at an earlier poll. That it has some says nothing: a queue without readers has a
+    /// backlog at each poll.
+    fn has_more_than(&self, earlier: &Self) -> bool {
+        self.ready.iter().any(|(queue, groups)| groups > earlier.ready.get(queue).unwrap_or(&0))
+    }
+}
+
 /// When the last poll was, and the pause before the next.
 struct PollPause {
     polled_at: Instant,
@@ -224,7 +232,7 @@ impl Database {
                 Ok(states) => {
                     pause_state.has_failed = false;
                     if is_asked {
-                        pause_state.note_asked(!states.ready.is_empty());
+                        pause_state.note_asked(states.has_more_than(&last));
                     }
                     if states == last || !is_polling {
                         pause_state.slow_down(longest);
@@ -471,6 +479,15 @@ mod tests {
         assert_eq!(pause.next_asked(ms(0)) - pause.polled_at, WHILE_LOCKED.1, "they found nothing");
         pause.note_asked(true);
         assert_eq!(pause.next_asked(ms(0)) - pause.polled_at, WHILE_LOCKED.0);
+    }
+
+    #[test]
+    fn a_backlog_that_nothing_reads_is_no_find() {
+        let states =
+            |ready: &[(i32, usize)]| QueueStates { ready: ready.iter().copied().collect(), ..Default::default() };
+        let backlog = states(&[(1, 5)]);
+        assert!(backlog.has_more_than(&states(&[])) && backlog.has_more_than(&states(&[(1, 4), (2, 9)])));
+        assert!(!backlog.has_more_than(&backlog) && !states(&[]).has_more_than(&backlog));
     }
 
     #[test]
