@@ -259,29 +259,29 @@ DECLARE
     v_sequence record;
     v_raised integer := 0;
 BEGIN
-    -- In a copy a sequence has given no number yet. The rows are asked only then: under an old snapshot the highest may stand behind
-    -- millions of dead ones.
+    -- In a copy a sequence has given no number yet. The rows are asked only then: under an old snapshot the first may stand behind
+    -- millions of dead ones. By CASE, because the planner asks what depends on no row before it reads the sequence.
     IF NOT EXISTS (
         SELECT FROM dialoq.conversation_endpoint_endpoint_id_seq AS s
-        WHERE NOT s.is_called AND EXISTS (SELECT FROM dialoq.conversation_endpoint)
+        WHERE CASE WHEN NOT s.is_called THEN EXISTS (SELECT FROM dialoq.conversation_endpoint) END
         UNION ALL
         SELECT FROM dialoq.queue_message_queuing_order_seq AS s
-        WHERE NOT s.is_called AND (EXISTS (SELECT FROM dialoq.queue_message)
-            OR EXISTS (SELECT FROM dialoq.retained_message) OR EXISTS (SELECT FROM dialoq.dead_letter))
+        WHERE CASE WHEN NOT s.is_called THEN EXISTS (SELECT FROM dialoq.queue_message)
+            OR EXISTS (SELECT FROM dialoq.retained_message) OR EXISTS (SELECT FROM dialoq.dead_letter) END
         UNION ALL
         SELECT FROM dialoq.transmission_transmission_id_seq AS s
-        WHERE NOT s.is_called AND EXISTS (SELECT FROM dialoq.transmission)
+        WHERE CASE WHEN NOT s.is_called THEN EXISTS (SELECT FROM dialoq.transmission) END
         UNION ALL
         SELECT FROM dialoq.unsettled_unsettled_id_seq AS s
-        WHERE NOT s.is_called
-            AND (EXISTS (SELECT FROM dialoq.recheck_queue) OR EXISTS (SELECT FROM dialoq.ready_generation AS g WHERE g.recheck_from > 1))
+        WHERE CASE WHEN NOT s.is_called THEN EXISTS (SELECT FROM dialoq.recheck_queue)
+            OR EXISTS (SELECT FROM dialoq.ready_generation AS g WHERE g.recheck_from > 1) END
         UNION ALL
         SELECT FROM dialoq.next_job_id AS s
-        WHERE NOT s.is_called AND (EXISTS (SELECT FROM dialoq.job) OR EXISTS (SELECT FROM dialoq.job_history)
-            OR EXISTS (SELECT FROM dialoq.unique_job))
+        WHERE CASE WHEN NOT s.is_called THEN EXISTS (SELECT FROM dialoq.job)
+            OR EXISTS (SELECT FROM dialoq.job_history) OR EXISTS (SELECT FROM dialoq.unique_job) END
         UNION ALL
         SELECT FROM dialoq.job_history_finish_number_seq AS s
-        WHERE NOT s.is_called AND EXISTS (SELECT FROM dialoq.job_history))
+        WHERE CASE WHEN NOT s.is_called THEN EXISTS (SELECT FROM dialoq.job_history) END)
     THEN
         RETURN 0;
     END IF;
