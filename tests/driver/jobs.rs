@@ -423,7 +423,8 @@ pub(crate) fn rows_of_a_clock_that_was_ahead_keep_no_older_ones_in_a_history(sto
             SELECT q.queue_id, g, 4, 5, 1, now(), now() + interval '1 year', '', '' FROM dialoq.work_queue AS q, generate_series(1, 2100) AS g;
             INSERT INTO dialoq.job_history (queue_id, job_id, finished_as, level, attempts, pushed_at, finished_at, job_type, pushed_by)
             SELECT q.queue_id, -g, 4, 5, 1, now(), now() - interval '30 minutes' * g, '', ''
-            FROM dialoq.work_queue AS q, generate_series(3, 1, -1) AS g";
+            FROM dialoq.work_queue AS q, generate_series(3, 1, -1) AS g;
+            SELECT setval('dialoq.next_job_id', 2100)";
         client.batch_execute(fill).await.unwrap();
         let kept = async || {
             client.batch_execute("SELECT dialoq.tick()").await.unwrap();
