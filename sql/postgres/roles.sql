@@ -38,7 +38,7 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_adm
 
 -- Rights that new objects have by ALTER DEFAULT PRIVILEGES of the installer: a member of dialoq_user whose login had all rights
 -- on his tables could write the broker's, set its clock, and become a superuser by a trigger. Views, routines and what is not
--- marked yet are new; a table that is marked may be read by whom an administrator lets read it.
+-- marked yet are new. Of a table that is marked, a right to read it stays: an administrator may have granted it.
 DO $$
 DECLARE
     v_foreign oid[] := coalesce(nullif(current_setting('dialoq.foreign_relations', true), ''), '{}')::oid[];
