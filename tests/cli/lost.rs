@@ -56,7 +56,7 @@ fn a_send_whose_connection_is_lost_calls_no_message_refused() {
         let arguments = [&["--db", database.url()], SEND_ORDER, more].concat();
         let error = shop.fails_with(1, &arguments, lines.as_bytes());
         let sent: u64 = database.sql("SELECT count(*) FROM dialoq.queue_message").parse().unwrap();
-        assert!(sent > 0, "no commit has more than 1000 messages");
+        assert!(sent > 0, "no commit has more than 1000 messages: {more:?}: {error}");
         assert!(error.starts_with("error[60030]: ") && !error.contains("refused"), "{more:?}: {error}");
         let message = error.lines().next().unwrap();
         let fates = [format!("line {} was not sent: ", sent + 1), format!("nothing from line {} to line ", sent + 1)];

@@ -36,6 +36,37 @@ case!(sequences_in_the_view, [226], async |t| {
     assert_eq!(t.receive("QT").await?[0].message_sequence_number, 4, "and the numbers go on");
 });
 
+case!(how_far_an_ended_side_has_received, [226], async |t| {
+    let (by_initiator, by_target, plain) = (t.pair().await?, t.pair().await?, t.pair().await?);
+    let received = async |handle| {
+        let endpoints = t.endpoints().await?;
+        let endpoint = endpoints.iter().find(|endpoint| endpoint.handle == handle).expect("the endpoint");
+        Ok::<_, crate::rig::Failure>(endpoint.receive_sequence)
+    };
+    for queue in ["QI", "QT"] {
+        t.define(&format!("ALTER QUEUE [{queue}] WITH STATUS = OFF")).await?;
+    }
+    for number in ["2", "3"] {
+        t.send(by_initiator.initiator, "Text", number).await?;
+        t.send(by_target.target, "Text", number).await?;
+        t.send(plain.initiator, "Text", number).await?;
+    }
+    t.end_with_error(by_initiator.initiator, 4, "x").await?;
+    t.end_with_error(by_target.target, 4, "x").await?;
+    t.end(plain.initiator).await?;
+    for queue in ["QI", "QT"] {
+        t.define(&format!("ALTER QUEUE [{queue}] WITH STATUS = ON")).await?;
+    }
+    // Two messages and EndDialog after the first.
+    assert_eq!(received(plain.target).await?, 4);
+    t.end(plain.target).await?;
+    assert_eq!(received(plain.target).await?, 4, "also without the other side");
+    // DIFFERENCE(received-before-an-error): a server counts the error and what it dropped, and nothing once the
+    // other side is erased.
+    let expected = if t.store().is_server() { (0, 3) } else { (1, 0) };
+    assert_eq!((received(by_initiator.target).await?, received(by_target.initiator).await?), expected);
+});
+
 case!(waiting_ends_in_the_view, [227], async |t| {
     let (plain, error) = (t.pair().await?, t.pair().await?);
     t.define("ALTER QUEUE [QT] WITH STATUS = OFF").await?;

@@ -14,7 +14,12 @@ SELECT
     COALESCE(e.security_timestamp, CAST('1900-01-01' AS datetime2(6))) AS security_timestamp,
     e.dialog_timer, e.send_sequence,
     CASE
-        WHEN peer.endpoint_id IS NULL THEN e.receive_sequence
+        -- The row has what was received before an EndDialog once a verb has seen it.
+        WHEN peer.endpoint_id IS NULL THEN (
+            SELECT MAX(v.number)
+            FROM (VALUES (e.receive_sequence), (COALESCE((
+                SELECT TOP (1) m.sequence + 1 FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC), 0))) AS v (number))
         ELSE COALESCE(
             (SELECT min(t.sequence) FROM dialoq.transmission AS t
              WHERE t.endpoint_id = peer.endpoint_id AND t.is_conversation_error = 0),
