@@ -34,7 +34,7 @@ fn a_push_whose_connection_is_lost_names_the_cause_the_lines_and_what_was_pushed
     assert_eq!((&error["code"], &error["is_retryable"]), (&60030.into(), &true.into()), "{error}");
     let message = error["message"].as_str().unwrap();
     let pushed: u64 = pushed.parse().unwrap();
-    assert!(pushed > 0, "no commit has more than 1000 lines");
+    assert!(pushed > 0, "no commit has more than 1000 lines; {error}");
     let fate = match pushed {
         1500 => "line 1501 was not pushed: ".to_owned(),
         _ => format!("nothing from line {} to line 1501 was pushed: ", pushed + 1),
@@ -56,8 +56,8 @@ fn a_send_whose_connection_is_lost_calls_no_message_refused() {
         let arguments = [&["--db", database.url()], SEND_ORDER, more].concat();
         let error = shop.fails_with(1, &arguments, lines.as_bytes());
         let sent: u64 = database.sql("SELECT count(*) FROM dialoq.queue_message").parse().unwrap();
-        assert!(sent > 0, "no commit has more than 1000 messages: {more:?}: {error}");
-        assert!(error.starts_with("error[60030]: ") && !error.contains("refused"), "{more:?}: {error}");
+        assert!(error.starts_with("error[60030]: ") && !error.contains("refused"), "{more:?}, {sent} sent: {error}");
+        assert!(sent > 0, "no commit has more than 1000 messages; {more:?}: {error}");
         let message = error.lines().next().unwrap();
         let fates = [format!("line {} was not sent: ", sent + 1), format!("nothing from line {} to line ", sent + 1)];
         let is_named = fates.iter().any(|fate| message.starts_with(&format!("error[60030]: {fate}")));
