@@ -56,6 +56,27 @@ case!(related_to_an_unknown_conversation, [70], async |t| {
     assert!(t.endpoints().await?.is_empty());
 });
 
+case!(related_to_one_that_has_ended, [70], async |t| {
+    for how in ["end", "error", "cleanup"] {
+        let pair = t.pair().await?;
+        let tx = t.begin().await?;
+        match how {
+            "end" => tx.end(pair.initiator).await?,
+            "error" => tx.end_with_error(pair.initiator, 3, "x").await?,
+            _ => tx.cleanup(pair.initiator).await?,
+        }
+        // DIFFERENCE(reads-committed): in the embedded store its row goes at the commit.
+        let expected = if t.store().is_server() { 8426 } else { 9601 };
+        assert_eq!(code(tx.begin_dialog(t.to_target().related_to(pair.initiator)).await), expected, "{how}");
+        tx.commit().await?;
+        assert_eq!(code(t.begin_dialog(t.to_target().related_to(pair.initiator)).await), 8426, "{how}");
+    }
+    let kept = t.pair().await?;
+    t.end(kept.target).await?;
+    let to_initiator = t.to_target().related_to(kept.target);
+    assert_eq!(code(t.begin_dialog(to_initiator).await), 9601, "its row stays");
+});
+
 case!(related_conversations_share_a_group, [71], async |t| {
     let one = t.begin_dialog(t.to_target()).await?;
     let two = t.begin_dialog(t.to_target().related_to(one.handle)).await?;

@@ -103,6 +103,22 @@ case!(a_timer_fires_after_the_transaction_that_set_it, [132], async |t| {
     }
 });
 
+case!(a_dialog_ends_after_the_transaction_that_began_it, [126], async |t| {
+    let tx = t.begin().await?;
+    let dialog = tx.begin_dialog(t.to_target().lifetime(60)).await?.handle;
+    t.advance(61).await?;
+    let sent = tx.send(dialog, "Text", "late").await;
+    // DIFFERENCE(timers-in-transactions): on a server its lifetime is over for the transaction's next verb on it.
+    match t.store().is_server() {
+        true => assert_eq!(code(sent), 8429),
+        false => sent?,
+    }
+    tx.commit().await?;
+    t.advance(1).await?;
+    assert_eq!(t.state(dialog).await?, "ER");
+    assert_eq!(t.receive("QI").await?.error_codes(), [-8489]);
+});
+
 case!(a_side_whose_group_is_held_gets_its_timer_and_its_end, [126, 131], async |t| {
     // DIFFERENCE(events-after-holders): on a server after the end of the transaction.
     let is_late = t.store().is_server();
