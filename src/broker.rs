@@ -3,7 +3,7 @@
 use crate::act::{InStore, Perform, unexpected};
 use crate::catalog::{Catalog, apply, ddl};
 use crate::core::Repair;
-use crate::define::{Definitions, missing};
+use crate::define::{Definitions, missing, turned};
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::definition::Definition;
@@ -180,11 +180,12 @@ impl Broker {
     }
 
     /// Makes the missing definitions, all or none; an application calls it at every start. Existing objects stay
-    /// unchanged; of a queue or broker priority only the settings named here are compared.
+    /// unchanged; of a queue or broker priority only the settings named here are compared, and no STATUS: what poison handling or an
+    /// operator has turned off stays so, and is among the warnings that this returns.
     ///
     /// # Errors
-    /// 60001 an object of that name exists but differs; 60026 the list holds a statement other than CREATE; else those
-    /// of [`Broker::define`].
+    /// 60001 an object of that name exists but differs; 60026 the list holds a statement other than CREATE, or than ALTER DATABASE with what
+    /// stands so already; else those of [`Broker::define`].
     pub async fn ensure(&self, build: impl Fn(&mut Definitions)) -> Result<Vec<String>> {
         let mut definitions = Definitions::default();
         build(&mut definitions);
@@ -195,14 +196,17 @@ impl Broker {
         loop {
             let redefined = self.store.activity().register_definitions();
             let catalog = self.catalog();
-            let rest = missing(&catalog, wanted)?;
+            let (rest, mut warnings) = (missing(&catalog, wanted)?, turned(&catalog, wanted));
             if rest.is_empty() {
-                return Ok(Vec::new());
+                return Ok(warnings);
             }
             match self.apply(rest.clone()).await {
                 // Another caller is making it: its commit is ordered before this refusal but may not be visible yet.
                 Err(error) if error.code() == Code::DUPLICATE_NAME && is_possible(&catalog, &rest) => redefined.await,
-                other => return other,
+                other => {
+                    warnings.extend(other?);
+                    return Ok(warnings);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ mod plan;
 mod shown;
 mod work;
 
-pub(crate) use missing::missing;
+pub(crate) use missing::{missing, turned};
 pub use plan::{DefinitionChange, DefinitionChangeKind};
 pub use work::{WorkQueueDefinition, WorkScheduleDefinition};
 

@@ -18,7 +18,8 @@ use std::io::{IsTerminal, Read};
 /// if it does not exist; --dry-run then shows what it would get, and makes none.
 ///
 /// With --ensure, only what is missing is made: run twice, it changes nothing the second time. An object that exists but differs
-/// is an error, and so is a statement other than CREATE. With --dry-run, what would change is printed as a diff, and nothing
+/// is an error, but for its STATUS: what poison handling or an operator has turned off stays off, with a warning. A statement other than
+/// CREATE is an error, but for ALTER DATABASE with what stands so already. With --dry-run, what would change is printed as a diff, and nothing
 /// is changed.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -2,17 +2,18 @@
 
 use super::shown::Shown;
 use crate::catalog::ddl::render_definition;
-use crate::catalog::{Activation, Catalog, Priority, Queue, WorkQueue, WorkSchedule, same_name};
+use crate::catalog::{Activation, BrokerSettings, Catalog, Priority, Queue, WorkQueue, WorkSchedule, same_name};
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{
-    ActivationChange, ActivationOptions, AnyOr, Definition, PriorityOptions, QueueOptions, RetryChange, RetryOptions,
-    RetryPolicy, Validation, WorkOption, WorkScheduleOptions,
+    ActivationChange, ActivationOptions, AnyOr, BrokerOption, Definition, PriorityOptions, QueueOptions, RetryChange,
+    RetryOptions, RetryPolicy, Validation, WorkOption, WorkScheduleOptions,
 };
 
-/// The definitions of a list of creations that the catalog does not have yet.
+/// The definitions of a list of creations that the catalog does not have yet. A STATUS is not compared: operators and poison handling turn
+/// that, and a start of the application must not fail because of it ([`turned`] names such objects).
 ///
 /// # Errors
-/// 60001 an object of that name exists but differs, 60026 a definition is not a creation.
+/// 60001 an object of that name exists but differs, 60026 a definition is no creation, nor a setting of the broker that stands so already.
 pub(crate) fn missing(catalog: &Catalog, wanted: &[Definition]) -> Result<Vec<Definition>> {
     let mut rest = Vec::new();
     for (index, definition) in wanted.iter().enumerate() {
@@ -21,6 +22,46 @@ pub(crate) fn missing(catalog: &Catalog, wanted: &[Definition]) -> Result<Vec<De
         }
     }
     Ok(rest)
+}
+
+/// A warning for each object of these creations whose STATUS is not as asked for.
+pub(crate) fn turned(catalog: &Catalog, wanted: &[Definition]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut compare = |what: &str, name: &str, found: bool, wanted: Option<bool>| {
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+            let (found, wanted) = (found.shown(), wanted.shown());
+            warnings.push(format!(
+                "{what} '{name}' has STATUS = {found}, not {wanted}; ensure leaves what an operator or poison handling has turned"
+            ));
+        }
+    };
+    for definition in wanted {
+        match definition {
+            Definition::CreateQueue { name, options } => {
+                let Some(found) = catalog.queue(name) else { continue };
+                compare("queue", &found.name, found.is_enabled(), options.status);
+                if let (Some(found_activation), Some(ActivationChange::Set(wanted))) =
+                    (&found.activation, &options.activation)
+                {
+                    compare("the ACTIVATION of queue", &found.name, found_activation.is_enabled, wanted.status);
+                }
+            }
+            Definition::CreateWorkQueue { name, options } => {
+                let Some(found) = catalog.work_queue(name) else { continue };
+                let wanted = options.iter().find_map(|option| match option {
+                    WorkOption::Status(is_on) => Some(*is_on),
+                    _ => None,
+                });
+                compare("work queue", &found.name, found.settings.is_enabled, wanted);
+            }
+            Definition::CreateWorkSchedule { name, options, .. } => {
+                let Some(found) = catalog.work_schedule(name) else { continue };
+                compare("work schedule", &found.name, found.is_enabled, options.status);
+            }
+            _ => {}
+        }
+    }
+    warnings
 }
 
 fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
@@ -94,6 +135,7 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
             Some(found) => same_work_schedule(catalog, found, queue, options),
             None => Ok(false),
         },
+        Definition::AlterDatabase { option } if stands(&catalog.settings, *option) => Ok(true),
         other => Err(Error::new(
             Code::UNSUPPORTED,
             format!(
@@ -101,6 +143,16 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
                 render_definition(other)
             ),
         )),
+    }
+}
+
+/// Whether a setting of the broker is as asked for, as in a dump. What is done anew each time never stands.
+fn stands(settings: &BrokerSettings, option: BrokerOption) -> bool {
+    match option {
+        BrokerOption::EnableBroker => settings.is_broker_enabled,
+        BrokerOption::DisableBroker => !settings.is_broker_enabled,
+        BrokerOption::HonorBrokerPriority(is_on) => settings.is_honor_broker_priority_on == is_on,
+        BrokerOption::NewBroker | BrokerOption::ErrorBrokerConversations => false,
     }
 }
 
@@ -175,12 +227,10 @@ fn same_retry(queue: &str, found: &RetryPolicy, wanted: &RetryOptions) -> Result
 }
 
 fn same_queue(found: &Queue, wanted: &QueueOptions) -> Result<bool> {
-    let is_on = found.is_enabled();
     let check = |aspect, found: bool, wanted: Option<bool>, name: &str| {
         named("queue", name, aspect, &found, wanted.as_ref()).map(drop)
     };
     let name = &found.name;
-    check("STATUS", is_on, wanted.status, name)?;
     check("RETENTION", found.is_retention_enabled, wanted.retention, name)?;
     let handles_poison = found.is_poison_message_handling_enabled;
     check("POISON_MESSAGE_HANDLING STATUS", handles_poison, wanted.poison_message_handling, name)?;
@@ -198,7 +248,6 @@ fn same_queue(found: &Queue, wanted: &QueueOptions) -> Result<bool> {
 }
 
 fn same_activation(queue: &str, found: &Activation, wanted: &ActivationOptions) -> Result<bool> {
-    named("queue", queue, "ACTIVATION STATUS", &found.is_enabled, wanted.status.as_ref())?;
     let procedure = found.procedure_name.to_string();
     named("queue", queue, "PROCEDURE_NAME", &procedure, wanted.procedure_name.as_ref())?;
     let readers = i64::from(found.max_queue_readers);
@@ -209,7 +258,7 @@ fn same_work_queue(found: &WorkQueue, wanted: &[WorkOption]) -> Result<bool> {
     let (what, name, settings) = ("work queue", &*found.name, &found.settings);
     for option in wanted {
         match option {
-            WorkOption::Status(is_on) => same(what, name, "STATUS", &settings.is_enabled, is_on)?,
+            WorkOption::Status(_) => true,
             WorkOption::Order(order) => same(what, name, "ORDER", &settings.order, order)?,
             WorkOption::History(is_on) => same(what, name, "HISTORY", &settings.has_history, is_on)?,
             WorkOption::TakeBy(technique) => same(what, name, "TAKE_BY", &settings.take_by, technique)?,
@@ -230,7 +279,7 @@ fn same_work_schedule(
     if !same_name(its_queue, queue) {
         return Err(differs(what, name, "its work queue", its_queue, queue));
     }
-    let WorkScheduleOptions { cron, time_zone, missed, job_type, job_key, level, body, status } = wanted;
+    let WorkScheduleOptions { cron, time_zone, missed, job_type, job_key, level, body, status: _ } = wanted;
     if let Some(zone) = time_zone.as_ref().filter(|zone| !same_name(&found.time_zone, zone)) {
         return Err(differs(what, name, "TIME_ZONE", &found.time_zone, zone));
     }
@@ -240,8 +289,7 @@ fn same_work_schedule(
     named(what, name, "JOB_TYPE", &found.job_type.to_string(), job_type.as_ref())?;
     named(what, name, "JOB_KEY", &key.to_owned(), job_key.as_ref())?;
     named(what, name, "LEVEL", &i64::from(found.level), level.as_ref())?;
-    named(what, name, "BODY", &found.body.to_string(), body.as_ref())?;
-    named(what, name, "STATUS", &found.is_enabled, status.as_ref())
+    named(what, name, "BODY", &found.body.to_string(), body.as_ref())
 }
 
 fn same_priority(catalog: &Catalog, found: &Priority, wanted: &PriorityOptions) -> Result<bool> {

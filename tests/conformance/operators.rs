@@ -226,6 +226,13 @@ case!(definitions_are_ensured_and_previewed, [289], async |t| {
         60001,
         "it has other options"
     );
+    let switched_on = "CREATE QUEUE [QT] WITH STATUS = ON";
+    t.broker.pause("QT", None).await?;
+    let warnings = t.broker.ensure_script(switched_on).await?;
+    assert!(warnings.len() == 1 && warnings[0].contains("queue 'QT' has STATUS = OFF"), "{warnings:?}");
+    assert_eq!(t.queue("QT").await?.int("is_receive_enabled"), 0, "it stays off");
+    t.broker.resume("QT").await?;
+    assert!(t.broker.ensure_script(switched_on).await?.is_empty());
     assert_eq!(t.broker.preview("DROP QUEUE [More]")?[0].kind, DefinitionChangeKind::Dropped);
     let t = t.restart().await?;
     assert!(t.broker.preview_ensure(script)?.is_empty());

@@ -75,12 +75,11 @@ fn the_last_value_of_an_option_counts() {
 fn a_differing_work_definition_is_refused_by_its_option() {
     let catalog = made(&list(office));
     type Build = fn(&mut Definitions);
-    let cases: [(&str, Build); 14] = [
+    let cases: [(&str, Build); 12] = [
         ("MAX_ATTEMPTS", |d| _ = d.work_queue("mail").max_attempts(4)),
         ("ORDER", |d| _ = d.work_queue("films").order(WorkOrder::Lifo)),
         ("HISTORY", |d| _ = d.work_queue("mail").history(true)),
         ("TAKE_BY", |d| _ = d.work_queue("parts").take_by(TakingTechnique::Cte)),
-        ("STATUS", |d| _ = d.work_queue("films").status(true)),
         ("its work queue", |d| _ = d.work_schedule("nightly", "films", "0 3 * * *")),
         ("CRON", |d| _ = d.work_schedule("nightly", "mail", "0 4 * * *")),
         ("TIME_ZONE", |d| _ = d.work_schedule("nightly", "mail", "0 3 * * *").time_zone("UTC")),
@@ -89,7 +88,6 @@ fn a_differing_work_definition_is_refused_by_its_option() {
         ("JOB_KEY", |d| _ = d.work_schedule("nightly", "mail", "0 3 * * *").job_key("x")),
         ("LEVEL", |d| _ = d.work_schedule("nightly", "mail", "0 3 * * *").level(Level::LOWEST)),
         ("BODY", |d| _ = d.work_schedule("nightly", "mail", "0 3 * * *").body("x")),
-        ("STATUS", |d| _ = d.work_schedule("nightly", "mail", "0 3 * * *").status(false)),
     ];
     for (named, build) in cases {
         let error = missing(&catalog, &list(build)).unwrap_err();
