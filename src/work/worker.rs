@@ -1,6 +1,7 @@
 //! Workers: readers that take jobs and run a handler for each.
 
 mod counters;
+mod heartbeat;
 mod reader;
 
 use super::strategic::prepare;
@@ -100,6 +101,8 @@ pub enum WorkerEvent<'a> {
     Lost(&'a Job, &'a Error),
     /// The end of the attempt could not be reported.
     Unreported(&'a Job, &'a Error),
+    /// The lease was not prolonged for so long, because handlers blocked the threads of the runtime, or the process was stopped.
+    HeldUp(&'a Job, Duration),
     /// No job can be taken; the readers try again, and this is said once a minute.
     NoTake(&'a Error),
 }
@@ -138,6 +141,9 @@ impl Broker {
     /// Runs a handler for each job of a work queue: set the options, then [`Worker::start`]. An error of the handler, and
     /// a panic, is a failed attempt; its text is the reason. The handler is cloned for each job, and what it has captured with it, such as
     /// a client of a mail server; a number that it counts up begins with each job, so jobs share state by an `Arc`.
+    ///
+    /// A handler runs on the caller's runtime, and must not block its threads: no lease is prolonged meanwhile, and the job may come to another
+    /// reader. What computes or blocks for long belongs into [`tokio::task::spawn_blocking`].
     ///
     /// ```
     /// # use dialoq::work::WorkQueue;
@@ -224,7 +230,8 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// How long a job is held at a time, instead of the queue's LEASE_MS. A running handler's lease is prolonged when a
-    /// third of it has passed, so it may work for as long as it likes.
+    /// third of it has passed, so it may work for as long as it likes, unless it blocks the threads of the runtime
+    /// ([`Broker::worker`]).
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self

@@ -77,6 +77,8 @@ impl Lines {
             WorkerEvent::Unreported(job, error) => {
                 end("unreported", "has ended and could not be reported", job, error.to_string())
             }
+            // Here no handler blocks a thread: the process was stopped, and what came of it is an event of its own.
+            WorkerEvent::HeldUp(..) => return,
             WorkerEvent::NoTake(error) => Line::NoTake(error.to_string()),
         });
     }

@@ -1,23 +1,21 @@
 //! A reader of a worker: takes a job, runs the handler on it, reports it, and takes the next.
 
 use super::counters::{AtWork, Counters, note_state};
+use super::heartbeat::{Heartbeat, is_lost};
 use super::{Choices, Context, Worker, WorkerEvent};
-use crate::act::{Act, Answer};
+use crate::act::Act;
 use crate::activation::{HandlerResult, Session};
-use crate::broker::Broker;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::definition::WorkNumber;
-use crate::protocol::work::{AfterFailure, Job, JobState, TakenJob};
+use crate::protocol::work::{AfterFailure, Job, JobState};
 use crate::receive::strategy::Strategy;
 use crate::receive::{Deadline, next_by};
 use crate::store::CutShort;
-use crate::time::Timestamp;
 use crate::tx::Tx;
 use crate::work::ShownState;
 use crate::work::TakeJobs;
 use crate::work::strategic::Takes;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -32,9 +30,6 @@ const TAKE_WAIT: Duration = Duration::from_secs(60);
 
 /// How long an activated reader waits for its next job before it leaves; as that of a queue of messages.
 const IDLE_WAIT: Duration = Duration::from_millis(500);
-
-/// The most requests for a longer lease that wait for their answers: they hold a job for some thirty leases.
-const MOST_BEATS_UNANSWERED: usize = 100;
 
 /// How long a reader waits for a statement that a failed handler has given up. Then it rolls back, which ends the statement.
 const LAST_STATEMENT: Duration = Duration::from_secs(1);
@@ -212,18 +207,27 @@ impl<T: Send + 'static> Reader<T> {
             self.note_lost(&job, &lost);
             return Ok(None);
         }
+        let heartbeat = Heartbeat::of(broker, &job, self.lease(&job));
         let ended = {
             let mut handled = std::pin::pin!(self.handle(job.clone(), None));
-            let beating = beat(broker, &job, self.lease(&job));
             tokio::select! {
-                ended = &mut handled => ended,
-                lost = beating => if self.is_completed(&job, &lost).await {
+                ended = &mut handled => Ok(ended),
+                lost = heartbeat.from_the_taking() => if self.is_completed(&job, &lost).await {
                     // By the handler itself, which may go on.
-                    handled.await
+                    Ok(handled.await)
                 } else {
-                    self.note_lost(&job, &lost);
-                    return Ok(None);
+                    Err(lost)
                 }
+            }
+        };
+        if let Some(held_up) = heartbeat.held_up() {
+            self.note_held_up(&job, held_up);
+        }
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(lost) => {
+                self.note_lost(&job, &lost);
+                return Ok(None);
             }
         };
         let (reason, then) = match ended {
@@ -285,13 +289,13 @@ impl<T: Send + 'static> Reader<T> {
     /// Makes a report while the lease is prolonged: it waits for a connection like any call, and open transactions may hold the pool for longer
     /// than what is left of the lease.
     async fn while_beating<R>(&self, job: &Job, report: impl Future<Output = R>) -> R {
-        let broker = &self.worker.broker;
+        let heartbeat = Heartbeat::of(&self.worker.broker, job, self.lease(job));
         let mut report = std::pin::pin!(report);
         tokio::select! {
             biased;
             reported = &mut report => reported,
             // Lost, or done by the report: it says which.
-            _ = beat_from(broker, job, self.lease(job), broker.clock().now()) => report.await,
+            _ = heartbeat.from_now() => report.await,
         }
     }
 
@@ -525,6 +529,18 @@ impl<T: Send + 'static> Reader<T> {
         self.observe(WorkerEvent::Lost(job, error));
     }
 
+    /// The lease was not prolonged in time, because no thread of the runtime was free.
+    fn note_held_up(&self, job: &Job, held_up: Duration) {
+        tracing::warn!(
+            job = job.taken.job.0,
+            queue = &*job.queue,
+            held_up_ms = u64::try_from(held_up.as_millis()).unwrap_or(u64::MAX),
+            "the lease of a job was not prolonged in time: handlers block the threads of the runtime, or the process was stopped; what blocks \
+             or computes for long belongs into tokio::task::spawn_blocking"
+        );
+        self.observe(WorkerEvent::HeldUp(job, held_up));
+    }
+
     /// The end of the attempt could not be reported: the job comes back when its lease is over.
     fn note_unreported(&self, job: &Job, error: &Error) {
         self.counters.unreported(job);
@@ -597,65 +613,6 @@ impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// Prolongs a lease for ever; ends when the job is lost.
-async fn beat(broker: &Broker, job: &Job, lease: Duration) -> Error {
-    // Counted from the taking, and from each request: an answer that takes long must not cost a part of the lease.
-    let lease_us = i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
-    let begins = job.lease_until.map_or(broker.clock().now(), |until| Timestamp(until.0.saturating_sub(lease_us)));
-    beat_from(broker, job, lease, begins).await
-}
-
-/// The same for a lease that begins then, or was prolonged a third of it before at most.
-async fn beat_from(broker: &Broker, job: &Job, lease: Duration, mut begins: Timestamp) -> Error {
-    let taken: TakenJob = job.taken;
-    // An embedded store prolongs a lease when it is asked and answers when that is written. Meanwhile another program may hold the
-    // write lock, or a statement of the user run, for longer than the lease. A server that does not answer has not prolonged it
-    // either, and each request more takes a connection.
-    let most_asked = if broker.clock().is_remote() { 1 } else { MOST_BEATS_UNANSWERED };
-    let mut asked: Vec<Answer<'_, ()>> = Vec::new();
-    loop {
-        // A server's clock may have jumped ahead since it was read last: the lease began an hour from now then, and the request came
-        // when it was over.
-        let (clock, third) = (broker.clock(), lease / 3);
-        let mut pause = std::pin::pin!(clock.sleep_until(begins.after(third).min(clock.now().after(third))));
-        loop {
-            tokio::select! {
-                biased;
-                lost = answered(&mut asked), if !asked.is_empty() => if let Some(lost) = lost {
-                    return lost;
-                },
-                () = &mut pause => break,
-            }
-        }
-        begins = clock.now();
-        asked.push(broker.extend_job(taken, Some(lease)));
-        while asked.len() >= most_asked {
-            if let Some(lost) = answered(&mut asked).await {
-                return lost;
-            }
-        }
-    }
-}
-
-/// Waits for one of these answers; the error if it says that the job is lost. After any other the next beat tries again; there is time
-/// for one more.
-async fn answered(asked: &mut Vec<Answer<'_, ()>>) -> Option<Error> {
-    std::future::poll_fn(|context| {
-        for place in 0..asked.len() {
-            if let Poll::Ready(answer) = Pin::new(&mut asked[place]).poll(context) {
-                drop(asked.remove(place));
-                return Poll::Ready(answer.err().filter(is_lost));
-            }
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-fn is_lost(error: &Error) -> bool {
-    [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN, Code::LEASE_LOST].contains(&error.code())
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {

@@ -227,3 +227,33 @@ async fn a_reader_takes_its_next_job_with_its_report() {
     assert_eq!(reports_on_ten_jobs("").await, (10, 10));
     assert_eq!(reports_on_ten_jobs("WITH MAX_TAKEN = 5").await, (10, 0), "a take may wait there");
 }
+
+#[cfg(feature = "cli")]
+#[tokio::test]
+async fn a_handler_that_blocks_the_runtime_is_named() {
+    let _limit = crate::testing::limit();
+    let broker = Broker::open("sqlite::memory:").await.unwrap();
+    broker.execute("CREATE WORK QUEUE tasks").await.unwrap();
+    const BLOCKED: Duration = Duration::from_millis(40);
+    for (lease, is_named) in [(Duration::from_millis(30), true), (Duration::from_secs(60), false)] {
+        broker.push_job(TASKS, "x").await.unwrap();
+        let (said, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let (began, mut begins) = tokio::sync::mpsc::unbounded_channel();
+        let worker = broker.worker(TASKS, async move |_, _| {
+            let _ = began.send(());
+            // What a handler must not do.
+            std::thread::sleep(BLOCKED);
+            Ok::<_, String>(())
+        });
+        let worker = worker.lease(lease).observed_by(move |event| {
+            if let WorkerEvent::HeldUp(_, held_up) = event {
+                let _ = said.send(held_up);
+            }
+        });
+        let running = worker.start();
+        begins.recv().await.unwrap();
+        running.stop().await;
+        assert_eq!(received.recv().await.is_some_and(|held_up| held_up >= BLOCKED), is_named, "{lease:?}");
+    }
+    broker.close().await.unwrap();
+}

@@ -1,0 +1,120 @@
+//! The heartbeat of a leased job, which prolongs its lease.
+
+use crate::act::{Act, Answer};
+use crate::broker::Broker;
+use crate::error::{Code, Error};
+use crate::protocol::work::TakenJob;
+use crate::time::Timestamp;
+use crate::work::Job;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// The most requests for a longer lease that wait for their answers: they hold a job for some thirty leases.
+const MOST_BEATS_UNANSWERED: usize = 100;
+
+/// It waits for the store, which is no fault of the runtime.
+const AT_THE_STORE: u64 = u64::MAX;
+
+/// Prolongs the lease of a job while it is awaited, as a future of the caller's runtime: a handler that blocks all threads of that stops it.
+pub(super) struct Heartbeat<'a> {
+    broker: &'a Broker,
+    job: &'a Job,
+    lease: Duration,
+    made: Instant,
+    /// When it ran last, in microseconds since it was made, or [`AT_THE_STORE`].
+    ran_us: AtomicU64,
+    /// The longest time that it did not run, in microseconds.
+    longest_us: AtomicU64,
+}
+
+impl<'a> Heartbeat<'a> {
+    pub(super) fn of(broker: &'a Broker, job: &'a Job, lease: Duration) -> Self {
+        Self { broker, job, lease, made: Instant::now(), ran_us: AtomicU64::new(0), longest_us: AtomicU64::new(0) }
+    }
+
+    /// Prolongs the lease for ever; ends when the job is lost.
+    pub(super) async fn from_the_taking(&self) -> Error {
+        // Counted from the taking, and from each request: an answer that takes long must not cost a part of the lease.
+        let lease_us = i64::try_from(self.lease.as_micros()).unwrap_or(i64::MAX);
+        let begins = |until: Timestamp| Timestamp(until.0.saturating_sub(lease_us));
+        self.from(self.job.lease_until.map_or(self.broker.clock().now(), begins)).await
+    }
+
+    /// The same for a lease that was prolonged a third of it before at most.
+    pub(super) async fn from_now(&self) -> Error {
+        self.from(self.broker.clock().now()).await
+    }
+
+    async fn from(&self, mut begins: Timestamp) -> Error {
+        let (broker, lease) = (self.broker, self.lease);
+        let taken: TakenJob = self.job.taken;
+        // An embedded store prolongs a lease when it is asked and answers when that is written. Meanwhile another program may hold the
+        // write lock, or a statement of the user run, for longer than the lease. A server that does not answer has not prolonged it
+        // either, and each request more takes a connection.
+        let most_asked = if broker.clock().is_remote() { 1 } else { MOST_BEATS_UNANSWERED };
+        let mut asked: Vec<Answer<'_, ()>> = Vec::new();
+        loop {
+            self.ran();
+            // A server's clock may have jumped ahead since it was read last: the lease began an hour from now then, and the request came
+            // when it was over.
+            let (clock, third) = (broker.clock(), lease / 3);
+            let mut pause = std::pin::pin!(clock.sleep_until(begins.after(third).min(clock.now().after(third))));
+            loop {
+                tokio::select! {
+                    biased;
+                    lost = answered(&mut asked), if !asked.is_empty() => if let Some(lost) = lost {
+                        return lost;
+                    },
+                    () = &mut pause => break,
+                }
+            }
+            self.ran();
+            begins = clock.now();
+            asked.push(broker.extend_job(taken, Some(lease)));
+            self.ran_us.store(AT_THE_STORE, Relaxed);
+            while asked.len() >= most_asked {
+                if let Some(lost) = answered(&mut asked).await {
+                    return lost;
+                }
+            }
+        }
+    }
+
+    fn ran(&self) {
+        let now_us = u64::try_from(self.made.elapsed().as_micros()).unwrap_or(AT_THE_STORE - 1);
+        let before_us = self.ran_us.swap(now_us, Relaxed);
+        if before_us != AT_THE_STORE {
+            self.longest_us.fetch_max(now_us.saturating_sub(before_us), Relaxed);
+        }
+    }
+
+    /// For how long it could not run, if that is more than two thirds of the lease: a third is its pause, and another one is left for the
+    /// answer. `None` with a clock that is set by hand.
+    pub(super) fn held_up(&self) -> Option<Duration> {
+        self.ran();
+        let longest = Duration::from_micros(self.longest_us.load(Relaxed));
+        (longest > self.lease * 2 / 3 && self.broker.clock().moves().is_none()).then_some(longest)
+    }
+}
+
+/// Waits for one of these answers; the error if it says that the job is lost. After any other the next beat tries again; there is time
+/// for one more.
+async fn answered(asked: &mut Vec<Answer<'_, ()>>) -> Option<Error> {
+    std::future::poll_fn(|context| {
+        for place in 0..asked.len() {
+            if let Poll::Ready(answer) = Pin::new(&mut asked[place]).poll(context) {
+                drop(asked.remove(place));
+                return Poll::Ready(answer.err().filter(is_lost));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Whether the job is no longer that of who took it.
+pub(super) fn is_lost(error: &Error) -> bool {
+    [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN, Code::LEASE_LOST].contains(&error.code())
+}
