@@ -318,18 +318,20 @@ async fn sent(
 
 /// The job was taken to the end of its lease, and that was a failed attempt.
 #[test]
-fn a_job_that_a_guest_has_not_seen_goes_back_when_its_owner_closes() {
+fn a_job_that_a_guest_has_not_seen_goes_back_when_its_owner_closes_or_is_dropped() {
     run(async || {
         let place = Place::new();
         place.defined().await.execute("CREATE WORK QUEUE jobs").await.unwrap();
         for is_dropped in [true, false] {
-            while !goes_back_when_its_owner_closes(&place, is_dropped).await {}
+            for closes in [true, false] {
+                while !goes_back_when_its_owner_ends(&place, is_dropped, closes).await {}
+            }
         }
     });
 }
 
 /// False if the answer came within the first look.
-async fn goes_back_when_its_owner_closes(place: &Place, is_dropped: bool) -> bool {
+async fn goes_back_when_its_owner_ends(place: &Place, is_dropped: bool, closes: bool) -> bool {
     use std::future::IntoFuture;
     let owner = place.open().await;
     owner.push_job("jobs", "body").await.unwrap();
@@ -345,14 +347,18 @@ async fn goes_back_when_its_owner_closes(place: &Place, is_dropped: bool) -> boo
     while owner.jobs(&dialoq::work::JobFilter::default(), 1).await.unwrap()[0].state == dialoq::work::ShownState::Ready
     {
     }
-    owner.close().await.unwrap();
+    match closes {
+        true => owner.close().await.unwrap(),
+        false => drop(owner),
+    }
     let job = if is_dropped {
         drop(taking);
         guest.take_jobs("jobs").wait(crate::PATIENCE / 4).await.unwrap().pop()
     } else {
         taking.await.unwrap().pop()
     };
-    let job = job.unwrap_or_else(|| panic!("the job is still held; its taker was dropped: {is_dropped}"));
+    let job =
+        job.unwrap_or_else(|| panic!("the job is still held; taker dropped: {is_dropped}, owner closed: {closes}"));
     assert_eq!(job.attempt, 1);
     guest.complete_job(&job).await.unwrap();
     guest.close().await.unwrap();

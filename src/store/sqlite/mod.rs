@@ -220,6 +220,11 @@ impl SqliteStore {
         ReadOnlyStore::open(options)
     }
 
+    /// Waits until all is written that was done until now.
+    async fn write_all(&self) -> Result<()> {
+        written(&self.engine).await
+    }
+
     /// Gives leased jobs back that no handler has seen.
     fn give_back(&self, jobs: &[TakenJob]) {
         self.engine.give_back_jobs(jobs.iter().copied());

@@ -204,7 +204,13 @@ impl Membership {
             );
         }
         if *stopping.borrow() == Stop::Drop {
-            let _ = tokio::time::timeout(LAST_ANSWERS, connections.finish()).await;
+            let ending = async {
+                connections.finish().await;
+                // The next owner reads the file, so the jobs that the others gave back last must be in it. If that fails, they come back at the end
+                // of their leases.
+                let _ = store.write_all().await;
+            };
+            let _ = tokio::time::timeout(LAST_ANSWERS, ending).await;
             return;
         }
         let connections = if end == End::Failed { connections } else { connections.drain().await };
