@@ -29,7 +29,8 @@ Examples:
 pub(super) struct Receive {
     /// The queue.
     queue: String,
-    /// At most so many messages; without it, all that are ready in the group.
+    /// At most so many messages; without it, all that are ready in the group. While following, at most so many in one commit; without it,
+    /// those of up to 100 groups or 1 MiB. The lines of a commit come again together if one of them cannot be printed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     top: Option<u64>,
     /// How long to wait for a message: 5, 5s, 250ms, 2m, 1h. Without it, not at all.
@@ -132,7 +133,12 @@ impl Receive {
     async fn receive_more(&self, tx: &Tx, batches: &mut Vec<Batch>) -> dialoq::Result<()> {
         let mut bytes = 0;
         while batches.len() < FOLLOWED_GROUPS && bytes < FOLLOWED_BYTES {
-            let Some(batch) = self.receive(tx).await? else { break };
+            let taken: usize = batches.iter().map(Batch::len).sum();
+            let left = self.top.map(|top| top.saturating_sub(taken as u64));
+            if left == Some(0) {
+                break;
+            }
+            let Some(batch) = self.receive(tx, left).await? else { break };
             bytes += batch.iter().map(|message| message.body().len()).sum::<usize>();
             batches.push(batch);
         }
@@ -165,12 +171,12 @@ impl Receive {
             };
             let Some(group) = group else { return Ok(None) };
             tx.savepoint(BEFORE_RECEIVE).await?;
-            return self.receive(tx).group(group).await;
+            return self.receive(tx, self.top).group(group).await;
         }
         if !waits {
             tx.savepoint(BEFORE_RECEIVE).await?;
         }
-        let receive = self.receive(tx);
+        let receive = self.receive(tx, self.top);
         match self.wait {
             Some(wait) => receive.wait(wait).await,
             None if self.follow => receive.wait_forever().await,
@@ -178,9 +184,9 @@ impl Receive {
         }
     }
 
-    fn receive<'a>(&self, tx: &'a Tx) -> dialoq::receive::Receive<'a> {
+    fn receive<'a>(&self, tx: &'a Tx, top: Option<u64>) -> dialoq::receive::Receive<'a> {
         let mut receive = tx.receive(self.queue.as_str());
-        if let Some(top) = self.top {
+        if let Some(top) = top {
             receive = receive.top(top);
         }
         if let Some(handle) = self.conversation {

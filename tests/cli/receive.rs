@@ -122,6 +122,22 @@ fn a_reader_that_leaves_is_no_error_and_loses_nothing_unread() {
 }
 
 #[test]
+fn what_is_followed_one_by_one_is_committed_one_by_one() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let long = "x".repeat(100_000);
+    for _ in 0..4 {
+        shop.order(&[&long]);
+    }
+    let mut running = shop.start(&["--json", "receive", "orders", "--follow", "--top", "1"]);
+    running.line();
+    drop(running.output.take());
+    let (code, error) = running.end();
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert_eq!(shop.bodies("orders").len(), 3, "the first was printed and read");
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_failed_attempt_of_the_message() {
     let _limit = crate::limit();
     let shop = Shop::open();

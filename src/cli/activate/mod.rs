@@ -23,7 +23,8 @@ use tokio::time::MissedTickBehavior;
 /// it is run once for each reader and answers each line by lines of its own, the last of which is {"commit": true} or
 /// {"rollback": "why"}. In both modes lines on its standard output are replies, done in the same transaction:
 /// {"send": {"type": "...", "body": ...}}, {"end": true}, {"end_error": {"code": 1, "description": "..."}},
-/// {"timer": {"seconds": 60}}.
+/// {"timer": {"seconds": 60}}. The reader holds the conversation group of the message meanwhile: `dialoq send` or `dialoq end` on that
+/// conversation, called by the program, would wait for its own reader for ever.
 ///
 /// Runs until ctrl-C or SIGTERM; readers then finish what is in hand. A second one ends them at once, and what they had in
 /// hand stays in the queue.
