@@ -38,38 +38,46 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_adm
 
 -- Rights that new objects have by ALTER DEFAULT PRIVILEGES of the installer: a member of dialoq_user whose login had all rights
 -- on his tables could write the broker's, set its clock, and become a superuser by a trigger. Views, routines and what is not
--- marked yet are new. Of a table that is marked, a right to read it stays: an administrator may have granted it.
+-- marked yet are new. Of a table that is marked, a right to read it stays: an administrator may have granted it, unless
+-- install/clear.sql found that it came by default.
 DO $$
 DECLARE
     v_foreign oid[] := coalesce(nullif(current_setting('dialoq.foreign_relations', true), ''), '{}')::oid[];
     v_foreign_routines oid[] := coalesce(nullif(current_setting('dialoq.foreign_routines', true), ''), '{}')::oid[];
+    v_by_default oid[] := coalesce(nullif(current_setting('dialoq.by_default', true), ''), '{}')::oid[];
+    v_changes text := 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'
+        || CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN ', MAINTAIN' ELSE '' END;
     v_statement text;
 BEGIN
     FOR v_statement IN
         -- All grantees at once: one by one, 340 objects of 200 roles took more than ten minutes.
         SELECT format('REVOKE %s ON %s FROM %s CASCADE', o.rights, o.name, string_agg(DISTINCT quote_ident(g.rolname), ', '))
         FROM (
-            SELECT 'CREATE' AS rights, 'SCHEMA dialoq' AS name, n.nspacl AS acl, n.nspowner AS owner
+            SELECT 'CREATE' AS rights, 'SCHEMA dialoq' AS name, n.nspacl AS acl, n.nspowner AS owner, NULL::oid[] AS of_roles
             FROM pg_catalog.pg_namespace AS n WHERE n.oid = 'dialoq'::regnamespace
             UNION ALL
             SELECT CASE WHEN pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq'
-                    THEN 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER' ELSE 'ALL' END,
-                format('dialoq.%I', c.relname), c.relacl, c.relowner
+                    THEN v_changes ELSE 'ALL' END,
+                format('dialoq.%I', c.relname), c.relacl, c.relowner, NULL
             FROM pg_catalog.pg_class AS c
             WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'v') AND c.oid <> ALL (v_foreign)
             UNION ALL
-            SELECT 'ALL', format('SEQUENCE dialoq.%I', c.relname), c.relacl, c.relowner
+            SELECT 'SELECT', format('dialoq.%I', c.relname), c.relacl, c.relowner, v_by_default
+            FROM pg_catalog.pg_class AS c
+            WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'r' AND c.oid <> ALL (v_foreign)
+            UNION ALL
+            SELECT 'ALL', format('SEQUENCE dialoq.%I', c.relname), c.relacl, c.relowner, NULL
             FROM pg_catalog.pg_class AS c
             JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i')
             JOIN pg_catalog.pg_class AS t ON d.refclassid = 'pg_class'::regclass AND t.oid = d.refobjid
             WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'S' AND t.relkind = 'r' AND t.oid <> ALL (v_foreign)
             UNION ALL
-            SELECT 'ALL', format('ROUTINE %s', p.oid::regprocedure), p.proacl, p.proowner
+            SELECT 'ALL', format('ROUTINE %s', p.oid::regprocedure), p.proacl, p.proowner, NULL
             FROM pg_catalog.pg_proc AS p
             WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_foreign_routines)) AS o
         CROSS JOIN LATERAL aclexplode(o.acl) AS a
         JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
-        WHERE a.grantee <> o.owner AND (o.rights = 'ALL' OR position(a.privilege_type IN o.rights) > 0)
+        WHERE a.grantee <> o.owner AND (o.of_roles IS NULL OR a.grantee = ANY (o.of_roles)) AND (o.rights = 'ALL' OR position(a.privilege_type IN o.rights) > 0)
         GROUP BY o.rights, o.name
     LOOP
         EXECUTE v_statement;

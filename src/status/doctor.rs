@@ -34,6 +34,8 @@ pub enum FindingKind {
     NeverEnded,
     /// Conversations without LIFETIME stay open for ever if either side forgets them.
     WithoutLifetime,
+    /// A role may change the broker's tables, and so do what their owner may.
+    TablePrivileges,
     /// A queue is off: disabled by poison handling or by a statement.
     DisabledQueue,
     /// Messages wait and no caller receives them.
@@ -59,9 +61,10 @@ pub enum FindingKind {
 }
 
 /// The order of findings.
-const WORST_FIRST: [FindingKind; 15] = [
+const WORST_FIRST: [FindingKind; 16] = [
     FindingKind::StoppedClock,
     FindingKind::BrokerDisabled,
+    FindingKind::TablePrivileges,
     FindingKind::DisabledQueue,
     FindingKind::PausedWorkQueue,
     FindingKind::RefusedSchema,
@@ -83,10 +86,10 @@ const WORST_FIRST: [FindingKind; 15] = [
 pub struct Finding {
     /// The kind of finding.
     pub kind: FindingKind,
-    /// The service, queue, work queue, work schedule, message type or XML schema collection it is about; `broker` if it is the broker
+    /// The service, queue, work queue, work schedule, message type, XML schema collection or role it is about; `broker` if it is the broker
     /// itself.
     pub subject: String,
-    /// How many conversations, messages, groups, message types or jobs; 1 if it is the broker itself or a work schedule.
+    /// How many conversations, messages, groups, message types, tables or jobs; 1 if it is the broker itself or a work schedule.
     pub amount: u64,
     /// Since when, for the oldest of them; `None` if there are none, or the broker does not know it. Serializes as UTC text with milliseconds.
     pub since: Option<Timestamp>,
@@ -103,11 +106,11 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, disabled queues, paused
-    /// work queues with ready jobs, schemas that are refused, quarantined groups, dead letters, dead jobs, conversations that
-    /// were never ended, messages that no caller receives, jobs that no reader takes, lost jobs, work schedules that do not fire,
-    /// messages that cannot be delivered, and open conversations without LIFETIME. The first eight kinds are reported whatever
-    /// their age, the others if they are older than [`FAULT_AGE`].
+    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, roles that may change its
+    /// tables, disabled queues, paused work queues with ready jobs, schemas that are refused, quarantined groups, dead letters, dead
+    /// jobs, conversations that were never ended, messages that no caller receives, jobs that no reader takes, lost jobs, work
+    /// schedules that do not fire, messages that cannot be delivered, and open conversations without LIFETIME. The first nine kinds
+    /// are reported whatever their age, the others if they are older than [`FAULT_AGE`].
     ///
     /// A backlog of a work queue is no fault while a reader takes jobs from it: jobs wait for no reader if none is taken now, and none of
     /// those in the queue, or of the last hundred in its history, was taken within the patience.
@@ -141,6 +144,7 @@ impl Broker {
             }
         }
         for (kind, text, is_timed) in [
+            (FindingKind::TablePrivileges, texts.table_privileges, false),
             (FindingKind::DisabledQueue, texts.disabled_queues, false),
             (FindingKind::Quarantined, texts.quarantined, false),
             (FindingKind::DeadLetters, texts.dead_letters, false),
@@ -364,6 +368,14 @@ impl Seen {
                     since.unwrap_or_default()
                 ),
                 "if no test uses the database now, its owner should call dialoq.set_manual_now with NULL".to_owned(),
+            ),
+            FindingKind::TablePrivileges => (
+                format!(
+                    "'{subject}' may change {} of the broker ({}); with a trigger on one it can do what their owner may",
+                    many("table"),
+                    detail.unwrap_or_default()
+                ),
+                "on PostgreSQL `dialoq install` by the owner of schema dialoq takes these rights away; on SQL Server REVOKE does".to_owned(),
             ),
             FindingKind::BrokerDisabled => (format!("{subject} is disabled"), MEND_BROKER.to_owned()),
             FindingKind::RefusedSchema => (format!("the schema of '{subject}' is not usable"), MEND_SCHEMA.to_owned()),

@@ -3,6 +3,7 @@
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::status::FindingKind;
 use dialoq::work::{JobFilter, StatisticsBy};
 use dialoq::{Act, Broker, Code, OpenOptions};
 use std::future::Future;
@@ -383,6 +384,43 @@ pub(crate) fn a_login_with_rights_on_single_verbs_is_no_stranger(store: Store) {
     });
 }
 
+/// A trigger runs with the rights of the tables' owner, and a foreign key keeps jobs from being deleted. Both outlive the right to make them.
+pub(crate) fn what_a_role_left_on_the_tables_is_refused(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        let (url, name) = intruder(&database);
+        database.sql(&format!("GRANT USAGE ON SCHEMA dialoq TO {name}; GRANT ALL ON dialoq.job TO {name}"));
+        for (left, names, removed) in [
+            (
+                "CREATE FUNCTION left_behind() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+                 CREATE TRIGGER left_behind AFTER INSERT ON dialoq.job FOR EACH ROW EXECUTE FUNCTION left_behind()",
+                "DROP TRIGGER left_behind ON dialoq.job",
+                "DROP FUNCTION left_behind() CASCADE",
+            ),
+            (
+                "CREATE TABLE left_behind (job_id bigint CONSTRAINT holds REFERENCES dialoq.job)",
+                "DROP CONSTRAINT holds",
+                "DROP TABLE left_behind",
+            ),
+        ] {
+            database.try_sql_as(&url, left).unwrap();
+            let refused = Broker::open(database.url()).await.expect_err(left);
+            assert_eq!(refused.code(), Code::STORE_FOREIGN, "{refused}");
+            assert!(refused.message().contains(&name) && refused.message().contains(names), "{refused}");
+            database.try_sql_as(&url, removed).unwrap();
+        }
+        // Of the owner of the broker, or of a superuser, both are allowed.
+        database.sql(
+            "CREATE TABLE public.mine (job_id bigint REFERENCES dialoq.job);
+             CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+             CREATE TRIGGER mine AFTER INSERT ON dialoq.job FOR EACH ROW EXECUTE FUNCTION public.mine()",
+        );
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        assert_eq!(database.sql(&format!("SELECT has_table_privilege('{name}', 'dialoq.job', 'TRIGGER')")), "f");
+    });
+}
+
 /// A common setup: the installer gives its applications all rights on whatever it makes. They could write the broker's tables.
 pub(crate) fn default_privileges_give_no_right_on_the_broker(store: Store) {
     run(|| async move {
@@ -410,6 +448,18 @@ pub(crate) fn default_privileges_give_no_right_on_the_broker(store: Store) {
         Broker::open(database.url()).await.unwrap().close().await.unwrap();
         assert_eq!(database.sql(&rights), "job SELECT, sys_services SELECT");
         assert_eq!(database.sql(&format!("SELECT has_table_privilege('{name}', 'dialoq.mine', 'INSERT')")), "t");
+
+        // A dump that was restored here has all these rights, and so has an installation before they were revoked.
+        database.sql(&format!(
+            "GRANT ALL ON ALL TABLES IN SCHEMA dialoq TO {name}; GRANT ALL ON ALL ROUTINES IN SCHEMA dialoq TO {name}"
+        ));
+        let user = Broker::open(&database.login("dialoq_user")).await.unwrap();
+        let found = user.doctor().await.unwrap();
+        let found = found.iter().find(|finding| finding.kind == FindingKind::TablePrivileges).unwrap();
+        assert!(found.subject == name && found.amount > 30 && found.what.contains("INSERT"), "{found:?}");
+        user.close().await.unwrap();
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        assert_eq!(database.sql(&rights), "");
     });
 }
 

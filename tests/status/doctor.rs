@@ -88,6 +88,30 @@ pub(crate) async fn a_clock_that_stands_still_is_named(store: Store) {
     other.close().await.unwrap();
 }
 
+/// A role with such rights could do what the owner of the tables may, and nothing said that it had them.
+pub(crate) async fn a_role_that_may_change_the_tables_is_named(store: Store) {
+    let broker = broker(store).await;
+    if !store.is_server() {
+        assert_eq!(broker.doctor().await.unwrap(), []);
+        return;
+    }
+    broker.database.sql("GRANT SELECT ON dialoq.job TO dialoq_user");
+    assert_eq!(broker.doctor().await.unwrap(), [], "reading changes nothing");
+    // The view of rights of SQL Server's relative is empty.
+    let relative = "SELECT COALESCE(CAST(SERVERPROPERTY('Babelfish') AS int), 0) AS is_relative";
+    if store == Store::Mssql
+        && broker.query(relative, ()).await.unwrap().rows[0].get::<i64>("is_relative").unwrap() == 1
+    {
+        return;
+    }
+    broker
+        .database
+        .sql("GRANT INSERT, DELETE ON dialoq.job TO dialoq_user; GRANT INSERT ON dialoq.work_queue TO dialoq_user");
+    let finding = only(&broker, FindingKind::TablePrivileges, "dialoq_user", 2).await;
+    assert!(["DELETE", "INSERT"].iter().all(|right| finding.what.contains(right)), "{finding}");
+    assert!(finding.advice.contains("dialoq install"), "{finding}");
+}
+
 pub(crate) async fn undelivered_messages_come_with_their_status(store: Store) {
     let broker = broker(store).await;
     let dialog = broker.begin_dialog("client", "nowhere").lifetime(100 * HOUR).await.unwrap();

@@ -35,6 +35,7 @@ tests! {
     doctor::disabled_queues_and_their_waiting_messages_are_named,
     doctor::a_disabled_broker_is_named,
     doctor::a_clock_that_stands_still_is_named,
+    doctor::a_role_that_may_change_the_tables_is_named,
     doctor::undelivered_messages_come_with_their_status,
     doctor::quarantined_groups_are_named,
     doctor::conversations_without_lifetime_are_named,

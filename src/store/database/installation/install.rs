@@ -205,6 +205,8 @@ struct SchemaState {
     has_installed: bool,
     /// Whether the roles exist and may use the schema.
     has_roles: bool,
+    /// Other roles may change the tables.
+    has_foreign_rights: bool,
     objects: i64,
     /// Why the schema is not to be trusted, whatever it holds.
     distrust: Option<String>,
@@ -232,6 +234,7 @@ impl SchemaState {
             has_schema: row.get::<i64>("has_schema")? != 0,
             has_installed: row.get::<i64>("has_installed")? != 0,
             has_roles: row.get::<i64>("has_roles")? != 0,
+            has_foreign_rights: row.get::<i64>("has_foreign_rights")? != 0,
             objects: row.get("objects")?,
             distrust: row.get("distrust")?,
             missing_to_use: row.get("missing_to_use")?,
@@ -296,12 +299,13 @@ impl SchemaState {
     }
 
     /// The scripts of an installation: those that are missing. If only the roles are, because they belong to the server and a
-    /// copy of the database on another server has none: the logic, which makes them and grants their rights. A user who may not
-    /// install does without.
+    /// copy of the database on another server has none, or if other roles may change the tables: the logic, which makes the roles and
+    /// grants and revokes rights. A user who may not install does without.
     fn steps(&self, dialect: &Dialect) -> Result<Vec<Script>> {
         let missing = self.missing(dialect)?;
         let is_ours = self.version.as_ref().is_some_and(|version| version.logic_hash == logic_hash(dialect));
-        if missing.is_empty() && is_ours && !self.has_roles && self.missing_to_install.is_none() {
+        let needs_rights = !self.has_roles || self.has_foreign_rights;
+        if missing.is_empty() && is_ours && needs_rights && self.missing_to_install.is_none() {
             return Ok(dialect.logic().copied().collect());
         }
         Ok(missing)

@@ -52,6 +52,7 @@ static DIALECT: Dialect = Dialect {
         status: StatusTexts { broker: "", queues: "", monitors: "", levels: "", conversations: "", transmission: "" },
         doctor: DoctorTexts {
             stopped_clock: "",
+            table_privileges: "",
             disabled_queues: "",
             dead_letters: "",
             quarantined: "",
@@ -319,6 +320,7 @@ impl Link for PlayedLink {
                 ("has_schema", true.into()),
                 ("has_installed", true.into()),
                 ("has_roles", true.into()),
+                ("has_foreign_rights", false.into()),
                 ("objects", 0.into()),
                 ("missing_to_use", SqlValue::Null),
                 ("missing_to_install", SqlValue::Null),
