@@ -8,7 +8,8 @@ use crate::broker::server_driver;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::sql::Script;
-use crate::store::database::installation::{install, script};
+use crate::store::database::installation::install::{self, Purpose};
+use crate::store::database::installation::script;
 use crate::store::database::link::Driver;
 use crate::store::url::StoreUrl;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ pub struct Step {
 }
 
 /// Makes the schema, verbs, views and roles in the database that the URL names, or brings them to this version, wholly or
-/// not at all; gives what was run, nothing if everything was there. Any number of processes may do it at once.
+/// not at all; gives what was run, nothing if everything was there. Takes away what other roles may do with what is for the owner alone
+/// ([`FindingKind::ForeignPrivileges`](crate::status::FindingKind::ForeignPrivileges)). Any number of processes may do it at once.
 ///
 /// # Errors
 /// 60011 there is a schema `dialoq` of another owner, 60013 a newer Dialoq installed it, 60019 the URL is not understood,
@@ -32,7 +34,7 @@ pub struct Step {
 pub async fn install(url: &str) -> Result<Vec<Step>> {
     let driver = driver(url)?;
     let mut link = driver.dedicated().await?;
-    let installed = install::install(&mut *link, driver.dialect(), &mut IdSource::Random).await?;
+    let installed = install::install(&mut *link, driver.dialect(), &mut IdSource::Random, Purpose::Command).await?;
     Ok(installed.scripts.into_iter().map(Step::of).collect())
 }
 

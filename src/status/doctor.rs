@@ -34,8 +34,8 @@ pub enum FindingKind {
     NeverEnded,
     /// Conversations without LIFETIME stay open for ever if either side forgets them.
     WithoutLifetime,
-    /// A role may change the broker's tables, and so do what their owner may.
-    TablePrivileges,
+    /// A role may change the broker's tables, and so do what their owner may, or execute what is for the owner alone.
+    ForeignPrivileges,
     /// A queue is off: disabled by poison handling or by a statement.
     DisabledQueue,
     /// Messages wait and no caller receives them.
@@ -64,7 +64,7 @@ pub enum FindingKind {
 const WORST_FIRST: [FindingKind; 16] = [
     FindingKind::StoppedClock,
     FindingKind::BrokerDisabled,
-    FindingKind::TablePrivileges,
+    FindingKind::ForeignPrivileges,
     FindingKind::DisabledQueue,
     FindingKind::PausedWorkQueue,
     FindingKind::RefusedSchema,
@@ -89,7 +89,7 @@ pub struct Finding {
     /// The service, queue, work queue, work schedule, message type, XML schema collection or role it is about; `broker` if it is the broker
     /// itself.
     pub subject: String,
-    /// How many conversations, messages, groups, message types, tables or jobs; 1 if it is the broker itself or a work schedule.
+    /// How many conversations, messages, groups, message types, objects or jobs; 1 if it is the broker itself or a work schedule.
     pub amount: u64,
     /// Since when, for the oldest of them; `None` if there are none, or the broker does not know it. Serializes as UTC text with milliseconds.
     pub since: Option<Timestamp>,
@@ -106,8 +106,8 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, roles that may change its
-    /// tables, disabled queues, paused work queues with ready jobs, schemas that are refused, quarantined groups, dead letters, dead
+    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, roles with rights on
+    /// its tables, disabled queues, paused work queues with ready jobs, schemas that are refused, quarantined groups, dead letters, dead
     /// jobs, conversations that were never ended, messages that no caller receives, jobs that no reader takes, lost jobs, work
     /// schedules that do not fire, messages that cannot be delivered, and open conversations without LIFETIME. The first nine kinds
     /// are reported whatever their age, the others if they are older than [`FAULT_AGE`].
@@ -144,7 +144,7 @@ impl Broker {
             }
         }
         for (kind, text, is_timed) in [
-            (FindingKind::TablePrivileges, texts.table_privileges, false),
+            (FindingKind::ForeignPrivileges, texts.foreign_privileges, false),
             (FindingKind::DisabledQueue, texts.disabled_queues, false),
             (FindingKind::Quarantined, texts.quarantined, false),
             (FindingKind::DeadLetters, texts.dead_letters, false),
@@ -369,10 +369,11 @@ impl Seen {
                 ),
                 "if no test uses the database now, its owner should call dialoq.set_manual_now with NULL".to_owned(),
             ),
-            FindingKind::TablePrivileges => (
+            FindingKind::ForeignPrivileges => (
                 format!(
-                    "'{subject}' may change {} of the broker ({}); with a trigger on one it can do what their owner may",
-                    many("table"),
+                    "'{subject}' has rights on {} of the broker that only the owner should have ({}); with a trigger on a table a role can do \
+                     what the owner may",
+                    many("object"),
                     detail.unwrap_or_default()
                 ),
                 "on PostgreSQL `dialoq install` by the owner of schema dialoq takes these rights away; on SQL Server REVOKE does".to_owned(),

@@ -71,8 +71,8 @@ pub struct StatusTexts {
 pub struct DoctorTexts {
     /// The clock of the database, if it stands still.
     pub stopped_clock: &'static str,
-    /// Roles that may change the broker's tables.
-    pub table_privileges: &'static str,
+    /// Roles with rights on what is for the owner alone.
+    pub foreign_privileges: &'static str,
     /// Disabled queues.
     pub disabled_queues: &'static str,
     /// Quarantined conversation groups.
@@ -108,7 +108,7 @@ macro_rules! store_texts {
             },
             doctor: $crate::store::DoctorTexts {
                 stopped_clock: doctor::STOPPED_CLOCK,
-                table_privileges: doctor::TABLE_PRIVILEGES,
+                foreign_privileges: doctor::FOREIGN_PRIVILEGES,
                 disabled_queues: doctor::DISABLED_QUEUES,
                 quarantined: doctor::QUARANTINED,
                 dead_letters: doctor::DEAD_LETTERS,

@@ -416,7 +416,7 @@ pub(crate) fn what_a_role_left_on_the_tables_is_refused(store: Store) {
              CREATE FUNCTION public.mine() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
              CREATE TRIGGER mine AFTER INSERT ON dialoq.job FOR EACH ROW EXECUTE FUNCTION public.mine()",
         );
-        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        dialoq::install::install(database.url()).await.unwrap();
         assert_eq!(database.sql(&format!("SELECT has_table_privilege('{name}', 'dialoq.job', 'TRIGGER')")), "f");
     });
 }
@@ -455,11 +455,35 @@ pub(crate) fn default_privileges_give_no_right_on_the_broker(store: Store) {
         ));
         let user = Broker::open(&database.login("dialoq_user")).await.unwrap();
         let found = user.doctor().await.unwrap();
-        let found = found.iter().find(|finding| finding.kind == FindingKind::TablePrivileges).unwrap();
-        assert!(found.subject == name && found.amount > 30 && found.what.contains("INSERT"), "{found:?}");
+        let found = found.iter().find(|finding| finding.kind == FindingKind::ForeignPrivileges).unwrap();
+        assert!(found.subject == name && found.amount > 200 && found.what.contains("EXECUTE, INSERT"), "{found:?}");
         user.close().await.unwrap();
+        // An opening warns only: to take them away replaces all verbs, which open transactions may use.
         Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        assert_ne!(database.sql(&rights), "");
+        assert!(!dialoq::install::install(database.url()).await.unwrap().is_empty());
         assert_eq!(database.sql(&rights), "");
+        assert!(dialoq::install::plan(database.url()).await.unwrap().is_empty());
+
+        // Each kind by itself, without default privileges: verbs for users stay.
+        for what in ["SCHEMAS", "TABLES", "SEQUENCES", "ROUTINES"] {
+            database.sql(&format!("ALTER DEFAULT PRIVILEGES REVOKE ALL ON {what} FROM {name}"));
+        }
+        for (granted, kept) in
+            [("ALL SEQUENCES", ""), ("ALL FUNCTIONS", "push_job EXECUTE"), ("dialoq.job", "push_job EXECUTE")]
+        {
+            let on =
+                if granted.starts_with("ALL") { format!("{granted} IN SCHEMA dialoq") } else { granted.to_owned() };
+            database
+                .sql(&format!("GRANT {} ON {on} TO {name}", if granted == "dialoq.job" { "INSERT" } else { "ALL" }));
+            assert!(!dialoq::install::install(database.url()).await.unwrap().is_empty(), "{granted}");
+            let left = database.sql(&rights);
+            assert!(
+                left.contains(kept) && !left.contains("record_installation") && !left.contains("INSERT"),
+                "{granted}: {left}"
+            );
+            assert!(dialoq::install::plan(database.url()).await.unwrap().is_empty(), "{granted}");
+        }
     });
 }
 

@@ -107,7 +107,7 @@ pub(crate) async fn a_role_that_may_change_the_tables_is_named(store: Store) {
     broker
         .database
         .sql("GRANT INSERT, DELETE ON dialoq.job TO dialoq_user; GRANT INSERT ON dialoq.work_queue TO dialoq_user");
-    let finding = only(&broker, FindingKind::TablePrivileges, "dialoq_user", 2).await;
+    let finding = only(&broker, FindingKind::ForeignPrivileges, "dialoq_user", 2).await;
     assert!(["DELETE", "INSERT"].iter().all(|right| finding.what.contains(right)), "{finding}");
     assert!(finding.advice.contains("dialoq install"), "{finding}");
 }

@@ -12,10 +12,10 @@ DECLARE
     v_routines oid[] := '{}';
     v_names text;
     v_by_default oid[];
+    v_is_marked boolean := EXISTS (SELECT FROM pg_catalog.pg_class AS c
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
 BEGIN
-    IF EXISTS (SELECT FROM pg_catalog.pg_class AS c
-        WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq')
-    THEN
+    IF v_is_marked THEN
         v_relations := ARRAY(SELECT c.oid FROM pg_catalog.pg_class AS c
             WHERE c.relnamespace = 'dialoq'::regnamespace
                 AND pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq');
@@ -64,7 +64,9 @@ BEGIN
             UNION ALL
             SELECT NULL, p.oid::regprocedure::text, NULL, p.proacl, p.proowner
             FROM pg_catalog.pg_proc AS p
-            WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines)) AS k
+            WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines)
+                -- The others are for the owner alone.
+                AND (NOT v_is_marked OR pg_catalog.obj_description(p.oid, 'pg_proc') LIKE 'Dialoq: %')) AS k
         CROSS JOIN LATERAL aclexplode(k.acl) AS a
         JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
         WHERE a.grantee <> k.owner AND g.rolname NOT IN ('dialoq_user', 'dialoq_admin')

@@ -8,9 +8,21 @@ SELECT
     c.oid IS NOT NULL AS has_installed,
     2 = (SELECT count(*) FROM pg_catalog.pg_roles AS r
      WHERE r.rolname IN ('dialoq_user', 'dialoq_admin') AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')) AS has_roles,
-    -- Other roles may change the tables (doctor/table_privileges.sql): the dump of a clean installation was restored where the login
-    -- has default privileges.
+    -- Other roles may change the tables, use their sequences, or execute what is for no role (doctor/foreign_privileges.sql): the dump of a
+    -- clean installation was restored where the login has default privileges.
     EXISTS (
+        SELECT FROM pg_catalog.pg_proc AS p
+        CROSS JOIN LATERAL pg_catalog.aclexplode(p.proacl) AS a
+        LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee
+        WHERE p.pronamespace = n.oid AND p.proname = 'record_installation' AND a.grantee <> p.proowner AND r.rolsuper IS NOT TRUE)
+    OR EXISTS (
+        SELECT FROM pg_catalog.pg_class AS s
+        JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = s.oid AND d.deptype IN ('a', 'i')
+        CROSS JOIN LATERAL pg_catalog.aclexplode(s.relacl) AS a
+        LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee
+        WHERE s.relnamespace = n.oid AND s.relkind = 'S' AND a.grantee <> s.relowner AND r.rolsuper IS NOT TRUE
+            AND pg_catalog.obj_description(d.refobjid, 'pg_class') = 'Dialoq')
+    OR EXISTS (
         SELECT FROM pg_catalog.pg_class AS t
         CROSS JOIN LATERAL pg_catalog.aclexplode(t.relacl) AS a
         LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee

@@ -37,7 +37,7 @@ use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Rule, Timestamp};
 use batching::{batcher, claim_batches, dialog_batches, job_batches, receive_batches, send_batches};
 use definitions::catalog;
-use installation::install;
+use installation::install::{self, Purpose};
 use link::{Arg, Call, Driver, EnlistedConnection, Fate};
 use notifications::{control_connection, publish, queue_poll};
 use retry::{Repeat, Retry, retry};
@@ -168,7 +168,7 @@ impl DatabaseStore {
         let mut ids = options.ids;
         let mut link = driver.dedicated().await?;
         if options.create {
-            install::install(&mut *link, driver.dialect(), &mut ids).await?;
+            install::install(&mut *link, driver.dialect(), &mut ids, Purpose::Opening).await?;
         } else {
             install::check(&mut *link, driver.dialect()).await?;
         }

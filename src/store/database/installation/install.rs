@@ -24,22 +24,44 @@ pub struct Installed {
     pub scripts: Vec<Script>,
 }
 
+/// What an installation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// A process opens the broker. It leaves rights of other roles as they are, with a warning: to correct them replaces all verbs, which open
+    /// transactions may use.
+    Opening,
+    /// A user asks for it.
+    Command,
+}
+
 /// Brings the schema to this version, wholly or not at all; a broker with the built-in objects is in it then.
 ///
 /// # Errors
 /// 60010 open transactions use functions or views that the installation replaces; 60011 schema `dialoq` has an owner who is
 /// not trusted; 60013 a newer Dialoq installed it; 60034 this user lacks a right, which the message names; 60035 only part of it is there; and those of
 /// the link.
-pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
+pub async fn install(
+    link: &mut dyn Link,
+    dialect: &Dialect,
+    ids: &mut IdSource,
+    purpose: Purpose,
+) -> Result<Installed> {
     let found = SchemaState::read(link, dialect).await?;
-    if found.steps(dialect)?.is_empty() {
+    if found.steps(dialect, purpose)?.is_empty() {
+        if found.has_foreign_rights {
+            tracing::warn!(
+                database = found.database_name,
+                "roles other than the owner of schema dialoq have rights on its tables or on what is for no role; `dialoq doctor` names them, \
+                 `dialoq install` by the owner takes the rights away"
+            );
+        }
         return Ok(Installed::default());
     }
     found.may_install(dialect)?;
     let mut attempts = 0;
     loop {
         link.begin().await?;
-        let done = install_locked(link, dialect, ids).await;
+        let done = install_locked(link, dialect, ids, purpose).await;
         if let Some(done) = end_attempt(link, done, &mut attempts).await {
             return done;
         }
@@ -126,7 +148,7 @@ pub struct Plan {
 /// Those of [`install`].
 pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
     let found = SchemaState::read(link, dialect).await?;
-    let scripts = found.steps(dialect)?;
+    let scripts = found.steps(dialect, Purpose::Command)?;
     if !scripts.is_empty() {
         found.may_install(dialect)?;
     }
@@ -168,10 +190,15 @@ async fn remove_locked(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
 }
 
 /// Installs in a transaction: another installer may have done so while this one waited for the lock.
-async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
+async fn install_locked(
+    link: &mut dyn Link,
+    dialect: &Dialect,
+    ids: &mut IdSource,
+    purpose: Purpose,
+) -> Result<Installed> {
     script(link, dialect, dialect.install.lock).await?;
     let found = SchemaState::read(link, dialect).await?;
-    let missing = found.steps(dialect)?;
+    let missing = found.steps(dialect, purpose)?;
     if missing.is_empty() {
         return Ok(Installed::default());
     }
@@ -205,7 +232,7 @@ struct SchemaState {
     has_installed: bool,
     /// Whether the roles exist and may use the schema.
     has_roles: bool,
-    /// Other roles may change the tables.
+    /// Other roles have rights on what is for the owner alone.
     has_foreign_rights: bool,
     objects: i64,
     /// Why the schema is not to be trusted, whatever it holds.
@@ -299,12 +326,12 @@ impl SchemaState {
     }
 
     /// The scripts of an installation: those that are missing. If only the roles are, because they belong to the server and a
-    /// copy of the database on another server has none, or if other roles may change the tables: the logic, which makes the roles and
-    /// grants and revokes rights. A user who may not install does without.
-    fn steps(&self, dialect: &Dialect) -> Result<Vec<Script>> {
+    /// copy of the database on another server has none, or by the command if other roles have rights that they should not: the logic, which
+    /// makes the roles and grants and revokes rights. A user who may not install does without.
+    fn steps(&self, dialect: &Dialect, purpose: Purpose) -> Result<Vec<Script>> {
         let missing = self.missing(dialect)?;
         let is_ours = self.version.as_ref().is_some_and(|version| version.logic_hash == logic_hash(dialect));
-        let needs_rights = !self.has_roles || self.has_foreign_rights;
+        let needs_rights = !self.has_roles || self.has_foreign_rights && purpose == Purpose::Command;
         if missing.is_empty() && is_ours && needs_rights && self.missing_to_install.is_none() {
             return Ok(dialect.logic().copied().collect());
         }

@@ -52,7 +52,7 @@ static DIALECT: Dialect = Dialect {
         status: StatusTexts { broker: "", queues: "", monitors: "", levels: "", conversations: "", transmission: "" },
         doctor: DoctorTexts {
             stopped_clock: "",
-            table_privileges: "",
+            foreign_privileges: "",
             disabled_queues: "",
             dead_letters: "",
             quarantined: "",
