@@ -35,19 +35,19 @@ impl<'a> Heartbeat<'a> {
     }
 
     /// Prolongs the lease for ever; ends when the job is lost.
-    pub(super) async fn from_the_taking(&self) -> Error {
+    pub(super) async fn beat_since_the_taking(&self) -> Error {
         // Counted from the taking, and from each request: an answer that takes long must not cost a part of the lease.
         let lease_us = i64::try_from(self.lease.as_micros()).unwrap_or(i64::MAX);
         let begins = |until: Timestamp| Timestamp(until.0.saturating_sub(lease_us));
-        self.from(self.job.lease_until.map_or(self.broker.clock().now(), begins)).await
+        self.beat_since(self.job.lease_until.map_or(self.broker.clock().now(), begins)).await
     }
 
     /// The same for a lease that was prolonged a third of it before at most.
-    pub(super) async fn from_now(&self) -> Error {
-        self.from(self.broker.clock().now()).await
+    pub(super) async fn beat(&self) -> Error {
+        self.beat_since(self.broker.clock().now()).await
     }
 
-    async fn from(&self, mut begins: Timestamp) -> Error {
+    async fn beat_since(&self, mut begins: Timestamp) -> Error {
         let (broker, lease) = (self.broker, self.lease);
         let taken: TakenJob = self.job.taken;
         // An embedded store prolongs a lease when it is asked and answers when that is written. Meanwhile another program may hold the

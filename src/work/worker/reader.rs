@@ -212,7 +212,7 @@ impl<T: Send + 'static> Reader<T> {
             let mut handled = std::pin::pin!(self.handle(job.clone(), None));
             tokio::select! {
                 ended = &mut handled => Ok(ended),
-                lost = heartbeat.from_the_taking() => if self.is_completed(&job, &lost).await {
+                lost = heartbeat.beat_since_the_taking() => if self.is_completed(&job, &lost).await {
                     // By the handler itself, which may go on.
                     Ok(handled.await)
                 } else {
@@ -295,7 +295,7 @@ impl<T: Send + 'static> Reader<T> {
             biased;
             reported = &mut report => reported,
             // Lost, or done by the report: it says which.
-            _ = heartbeat.from_now() => report.await,
+            _ = heartbeat.beat() => report.await,
         }
     }
 
