@@ -61,6 +61,12 @@ pub fn check_reader(name: Option<&str>, job_type: Option<&str>) -> crate::Result
     crate::core::check_reader(name.unwrap_or_default(), job_type)
 }
 
+/// The warnings of [`Broker::ensure_script`](crate::Broker::ensure_script), before it.
+#[cfg(feature = "cli")]
+pub fn preview_warnings(broker: &crate::Broker, script: &str) -> crate::Result<Vec<String>> {
+    broker.preview_warnings(script)
+}
+
 #[cfg(feature = "cli")]
 pub use crate::work::worker::WorkerEvent;
 

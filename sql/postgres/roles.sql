@@ -44,7 +44,7 @@ DO $$
 DECLARE
     v_foreign oid[] := coalesce(nullif(current_setting('dialoq.foreign_relations', true), ''), '{}')::oid[];
     v_foreign_routines oid[] := coalesce(nullif(current_setting('dialoq.foreign_routines', true), ''), '{}')::oid[];
-    v_by_default oid[] := coalesce(nullif(current_setting('dialoq.by_default', true), ''), '{}')::oid[];
+    v_by_default oid[] := coalesce(nullif(current_setting('dialoq.relations_by_default', true), ''), '{}')::oid[];
     v_changes text := 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER'
         || CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN ', MAINTAIN' ELSE '' END;
     v_statement text;
@@ -61,6 +61,11 @@ BEGIN
                 format('dialoq.%I', c.relname), c.relacl, c.relowner, NULL
             FROM pg_catalog.pg_class AS c
             WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'v') AND c.oid <> ALL (v_foreign)
+            UNION ALL
+            SELECT 'INSERT, UPDATE, REFERENCES', format('dialoq.%I', c.relname), t.attacl, c.relowner, NULL
+            FROM pg_catalog.pg_class AS c
+            JOIN pg_catalog.pg_attribute AS t ON t.attrelid = c.oid AND t.attacl IS NOT NULL
+            WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'r' AND c.oid <> ALL (v_foreign)
             UNION ALL
             SELECT 'SELECT', format('dialoq.%I', c.relname), c.relacl, c.relowner, v_by_default
             FROM pg_catalog.pg_class AS c

@@ -85,7 +85,8 @@ impl Apply {
             false => broker.preview(script).unwrap_or_default(),
         };
         let warnings = match (self.dry_run, self.ensure) {
-            (true, _) => Vec::new(),
+            (true, true) => dialoq::internals::preview_warnings(broker, script)?,
+            (true, false) => Vec::new(),
             (false, true) => broker.ensure_script(script).await?,
             (false, false) => broker.execute(script).await?,
         };

@@ -30,7 +30,7 @@ pub(super) struct Receive {
     /// The queue.
     queue: String,
     /// At most so many messages; without it, all that are ready in the group. While following, at most so many in one commit; without it,
-    /// those of up to 100 groups or 1 MiB. The lines of a commit come again together if one of them cannot be printed.
+    /// those of up to 100 groups or 1 MiB; --end may add to them. The lines of a commit come again together if one of them cannot be printed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     top: Option<u64>,
     /// How long to wait for a message: 5, 5s, 250ms, 2m, 1h. Without it, not at all.

@@ -1,6 +1,6 @@
 //! What a script would change: the objects before and after.
 
-use super::missing::missing;
+use super::missing::{missing, turned};
 use crate::broker::Broker;
 use crate::catalog::{Catalog, apply, ddl};
 use crate::error::{Error, Result};
@@ -70,6 +70,13 @@ impl Broker {
         let (catalog, statements) = (self.catalog(), ddl::parse(script)?);
         let rest = still_missing(&catalog, &statements)?;
         changes(&catalog, rest.iter())
+    }
+
+    /// The warnings of [`Broker::ensure_script`] about what stands otherwise than a script says and stays so.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command previews"))]
+    pub(crate) fn preview_warnings(&self, script: &str) -> Result<Vec<String>> {
+        let wanted: Vec<Definition> = ddl::parse(script)?.into_iter().map(|statement| statement.definition).collect();
+        Ok(turned(&self.catalog(), &wanted))
     }
 
     /// Makes the definitions of a script that are missing, as [`Broker::ensure`] does: run twice, it changes nothing the second

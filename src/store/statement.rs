@@ -1,4 +1,4 @@
-//! The first word of a user's statement, and whether the statement commits by itself.
+//! What is read from the text of a user's statement: its first word, whether it commits by itself, and its literals.
 
 /// The first word of a statement in capitals, and the text after it.
 pub(crate) fn first_word(text: &str) -> (String, &str) {
@@ -45,6 +45,39 @@ pub(crate) fn copies_through_the_connection(text: &str) -> bool {
         rest = beginning(rest);
     }
     false
+}
+
+/// Whether every literal of a statement of PostgreSQL means the same at any time and under any settings of a session. The server reads a
+/// literal once, when it prepares the statement: `'now'` stays that moment, and `'2026-01-01'` a day of the time zone of that caller.
+#[cfg(feature = "postgres")]
+pub(crate) fn has_plain_literals(text: &str) -> bool {
+    // What a backslash means in a literal is a setting too, and an escaped quote ends no literal.
+    if text.contains('\\') {
+        return false;
+    }
+    let mut rest = beginning(text);
+    while let Some(first) = rest.chars().next() {
+        let after = match first {
+            '\'' | '"' => after_quote(rest, first),
+            '$' => after_dollar_quote(rest),
+            _ => &rest[first.len_utf8()..],
+        };
+        let passed = &rest[..rest.len() - after.len()];
+        if (first == '\'' || first == '$' && passed.len() > 1) && !is_plain(passed) {
+            return false;
+        }
+        rest = beginning(after);
+    }
+    true
+}
+
+/// No moment, number or span can be written without a digit or one of these words; what other letters are is a setting.
+#[cfg(feature = "postgres")]
+fn is_plain(literal: &str) -> bool {
+    let mut words = literal.split(|c: char| !c.is_alphabetic());
+    let is_moment =
+        |word: &str| ["now", "today", "tomorrow", "yesterday"].iter().any(|known| word.eq_ignore_ascii_case(known));
+    literal.is_ascii() && !literal.contains(char::is_numeric) && !words.any(is_moment)
 }
 
 /// The text after a string or a quoted name; a doubled quote begins another one at once.
@@ -118,6 +151,32 @@ mod tests {
             ("(select 'COMMIT')", "", "(select 'COMMIT')"),
         ] {
             assert_eq!(first_word(text), (word.to_owned(), rest), "{text}");
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn literals_that_depend_on_the_time_or_on_settings_are_found() {
+        for text in [
+            "INSERT INTO t VALUES ($1, 'new', $2)",
+            "SELECT count(*) FROM t1 WHERE at < now() -- not 'today'\n AND name = $1 /* '2026' */ LIMIT 10",
+            "SELECT \"today\", $$it is plain$$ FROM t WHERE a = $1 AND b=$2",
+            "SELECT 'it''s', $1",
+        ] {
+            assert!(has_plain_literals(text), "{text}");
+        }
+        for text in [
+            "INSERT INTO t VALUES ('now')",
+            "SELECT ' Today '::date",
+            "SELECT timestamptz '2026-01-01'",
+            "SELECT $$2026-01-01$$::date",
+            "SELECT $x$tomorrow$x$::date",
+            "SELECT 'a', 'b' || 'c1'",
+            "SELECT E'it\\'s', 'x'",
+            "SELECT interval '1 day'",
+            "SELECT -- it's\n 'yesterday'::date",
+        ] {
+            assert!(!has_plain_literals(text), "{text}");
         }
     }
 }

@@ -43,6 +43,26 @@ fn an_error_in_the_tenth_statement_names_its_place_and_nothing_is_applied() {
 }
 
 #[test]
+fn a_queue_that_was_turned_off_does_not_stop_the_script_of_a_start() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let script = b"CREATE QUEUE orders WITH STATUS = ON";
+    shop.ok(&["pause", "orders"]);
+    for options in [&["--dry-run"][..], &[]] {
+        let output = shop.run_with(&[&["apply", "-", "--ensure"], options].concat(), script);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success() && error.contains("warning: queue 'orders' has STATUS = OFF, not ON"),
+            "{error}"
+        );
+        let shown = shop.ok_with(&[&["--json", "apply", "-", "--ensure"], options].concat(), script);
+        assert!(shown.contains("has STATUS = OFF"), "{shown}");
+    }
+    shop.ok(&["resume", "orders"]);
+    assert!(!shop.ok_with(&["--json", "apply", "-", "--ensure"], script).contains("STATUS"));
+}
+
+#[test]
 fn a_dry_run_shows_what_a_script_erases_and_the_options_of_the_broker() {
     let _limit = crate::limit();
     let shop = Shop::open();

@@ -5,13 +5,14 @@
 -- Rights granted on single ones are noted too; roles.sql grants them again. Those of ALTER DEFAULT PRIVILEGES are not: an installation
 -- before this one may not have revoked them, and a restored copy has them anew.
 -- Takes: nothing
--- Gives: nothing; dialoq.foreign_relations, dialoq.foreign_routines, dialoq.by_default and dialoq.kept_rights are set
+-- Gives: nothing; dialoq.foreign_relations, dialoq.foreign_routines, dialoq.relations_by_default and dialoq.kept_rights are set
 DO $$
 DECLARE
     v_relations oid[] := '{}';
     v_routines oid[] := '{}';
     v_names text;
-    v_by_default oid[];
+    v_relations_by_default oid[];
+    v_routines_by_default oid[];
     v_is_marked boolean := EXISTS (SELECT FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
 BEGIN
@@ -30,23 +31,24 @@ BEGIN
     PERFORM pg_catalog.set_config('dialoq.foreign_relations', v_relations::text, true),
         pg_catalog.set_config('dialoq.foreign_routines', v_routines::text, true);
 
-    -- Who has default privileges of the owner, and rights on all of ours: on views, and on routines, also on one that is for no role.
-    v_by_default := ARRAY(
+    -- Who has default privileges here, and rights on all of ours: on each view, or on a routine that is for no role. Each kind by itself.
+    v_relations_by_default := ARRAY(
         SELECT a.grantee
-        FROM pg_catalog.pg_default_acl AS f
-        JOIN pg_catalog.pg_namespace AS n ON n.nspowner = f.defaclrole AND f.defaclnamespace IN (0, n.oid)
-        CROSS JOIN LATERAL aclexplode(f.defaclacl) AS a
-        WHERE n.nspname = 'dialoq' AND CASE f.defaclobjtype
-            WHEN 'f' THEN EXISTS (
-                SELECT FROM pg_catalog.pg_proc AS p
-                WHERE p.pronamespace = n.oid AND p.proname = 'record_installation' AND EXISTS (
-                    SELECT FROM aclexplode(p.proacl) AS r WHERE r.grantee = a.grantee))
-            WHEN 'r' THEN NOT EXISTS (
-                SELECT FROM pg_catalog.pg_class AS c
-                WHERE c.relnamespace = n.oid AND c.relkind = 'v' AND c.oid <> ALL (v_relations) AND NOT EXISTS (
-                    SELECT FROM aclexplode(c.relacl) AS r WHERE r.grantee = a.grantee))
-            END);
-    PERFORM pg_catalog.set_config('dialoq.by_default', v_by_default::text, true);
+        FROM pg_catalog.pg_class AS c CROSS JOIN LATERAL aclexplode(c.relacl) AS a
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'v' AND c.oid <> ALL (v_relations)
+        GROUP BY a.grantee
+        HAVING count(DISTINCT c.oid) = (
+            SELECT count(*) FROM pg_catalog.pg_class AS v
+            WHERE v.relnamespace = 'dialoq'::regnamespace AND v.relkind = 'v' AND v.oid <> ALL (v_relations))
+        INTERSECT
+        SELECT a.grantee FROM pg_catalog.pg_default_acl AS f CROSS JOIN LATERAL aclexplode(f.defaclacl) AS a WHERE f.defaclobjtype = 'r');
+    v_routines_by_default := ARRAY(
+        SELECT a.grantee
+        FROM pg_catalog.pg_proc AS p CROSS JOIN LATERAL aclexplode(p.proacl) AS a
+        WHERE p.pronamespace = 'dialoq'::regnamespace AND p.proname = 'record_installation'
+        INTERSECT
+        SELECT a.grantee FROM pg_catalog.pg_default_acl AS f CROSS JOIN LATERAL aclexplode(f.defaclacl) AS a WHERE f.defaclobjtype = 'f');
+    PERFORM pg_catalog.set_config('dialoq.relations_by_default', v_relations_by_default::text, true);
     PERFORM pg_catalog.set_config('dialoq.kept_rights', coalesce((
         SELECT jsonb_agg(jsonb_build_object('relation', k.relation, 'routine', k.routine, 'column', k.column_name, 'statement',
             format('GRANT %s%s ON %s TO %I%s', a.privilege_type, CASE WHEN k.column_name IS NOT NULL THEN format(' (%I)', k.column_name) END,
@@ -71,7 +73,8 @@ BEGIN
         JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
         WHERE a.grantee <> k.owner AND g.rolname NOT IN ('dialoq_user', 'dialoq_admin')
             -- No other right on a view is of use but to write the tables behind it.
-            AND a.privilege_type IN ('SELECT', 'EXECUTE') AND a.grantee <> ALL (v_by_default))::text, '[]'), true);
+            AND a.privilege_type IN ('SELECT', 'EXECUTE')
+            AND a.grantee <> ALL (CASE WHEN k.routine IS NULL THEN v_relations_by_default ELSE v_routines_by_default END))::text, '[]'), true);
 
     v_names := (
         SELECT string_agg(format('dialoq.%I', c.relname), ', ')

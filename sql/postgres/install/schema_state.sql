@@ -2,35 +2,12 @@
 -- every user may. A role that owns the schema, or may create in it, can have every user of the broker run the role's own
 -- functions: those of views run with the rights of the reader of the view. So can one that has left a trigger on a table.
 -- Takes: nothing
--- Gives: has_schema, has_installed, has_roles, has_foreign_rights, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
+-- Gives: has_schema, has_installed, has_roles, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
 SELECT
     n.oid IS NOT NULL AS has_schema,
     c.oid IS NOT NULL AS has_installed,
     2 = (SELECT count(*) FROM pg_catalog.pg_roles AS r
      WHERE r.rolname IN ('dialoq_user', 'dialoq_admin') AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')) AS has_roles,
-    -- Other roles may change the tables, use their sequences, or execute what is for no role (doctor/foreign_privileges.sql): the dump of a
-    -- clean installation was restored where the login has default privileges.
-    EXISTS (
-        SELECT FROM pg_catalog.pg_proc AS p
-        CROSS JOIN LATERAL pg_catalog.aclexplode(p.proacl) AS a
-        LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee
-        WHERE p.pronamespace = n.oid AND p.proname = 'record_installation' AND a.grantee <> p.proowner AND r.rolsuper IS NOT TRUE)
-    OR EXISTS (
-        SELECT FROM pg_catalog.pg_class AS s
-        JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid = s.oid AND d.deptype IN ('a', 'i')
-        CROSS JOIN LATERAL pg_catalog.aclexplode(s.relacl) AS a
-        LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee
-        WHERE s.relnamespace = n.oid AND s.relkind = 'S' AND a.grantee <> s.relowner AND r.rolsuper IS NOT TRUE
-            AND pg_catalog.obj_description(d.refobjid, 'pg_class') = 'Dialoq')
-    OR EXISTS (
-        SELECT FROM pg_catalog.pg_class AS t
-        CROSS JOIN LATERAL pg_catalog.aclexplode(t.relacl) AS a
-        LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee
-        WHERE t.relnamespace = n.oid AND t.relkind = 'r' AND a.grantee <> t.relowner AND r.rolsuper IS NOT TRUE
-            AND a.privilege_type IN ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER')
-            -- Not a table of the user's, unless a copy without comments does not say which is.
-            AND (pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq'
-                OR pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq')) AS has_foreign_rights,
     (SELECT count(*) FROM pg_catalog.pg_class AS o
      WHERE o.relnamespace = n.oid AND o.oid IS DISTINCT FROM c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c'))
     + (SELECT count(*) FROM pg_catalog.pg_proc AS f WHERE f.pronamespace = n.oid) AS objects,
@@ -94,15 +71,17 @@ SELECT
             'set_manual_now'))
             LIMIT 1), (
             -- What a role has left that had rights on the tables: a trigger runs with the rights of their owner, and a foreign key
-            -- keeps rows from being deleted.
+            -- keeps rows from being deleted. Who may take the owner's role, and the owner of the database, need no such way.
             SELECT pg_catalog.format('its table %s has a trigger with function %s of role ''%s'', which would run with the rights of ''%s''; '
-                'an administrator runs: DROP TRIGGER %I ON %s', g.tgrelid::pg_catalog.regclass, g.tgfoid::pg_catalog.regprocedure,
+                'an administrator runs DROP TRIGGER %I ON %s, or gives the function to that role', g.tgrelid::pg_catalog.regclass, g.tgfoid::pg_catalog.regprocedure,
                 r.rolname, o.rolname, g.tgname, g.tgrelid::pg_catalog.regclass)
             FROM pg_catalog.pg_trigger AS g
             JOIN pg_catalog.pg_class AS t ON t.oid = g.tgrelid
             JOIN pg_catalog.pg_proc AS p ON p.oid = g.tgfoid
             JOIN pg_catalog.pg_roles AS r ON r.oid = p.proowner
-            WHERE t.relnamespace = n.oid AND t.relowner = n.nspowner AND NOT g.tgisinternal AND p.proowner <> n.nspowner AND NOT r.rolsuper
+            WHERE t.relnamespace = n.oid AND pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq' AND NOT g.tgisinternal
+                AND g.tgenabled <> 'D' AND NOT r.rolsuper AND p.proowner <> d.datdba
+                AND NOT pg_catalog.pg_has_role(p.proowner, n.nspowner, 'MEMBER')
             LIMIT 1), (
             SELECT pg_catalog.format('table %s of role ''%s'' has a foreign key to its table %s; an administrator runs: '
                 'ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::pg_catalog.regclass, r.rolname, f.confrelid::pg_catalog.regclass,
@@ -111,7 +90,8 @@ SELECT
             JOIN pg_catalog.pg_class AS t ON t.oid = f.confrelid
             JOIN pg_catalog.pg_class AS k ON k.oid = f.conrelid
             JOIN pg_catalog.pg_roles AS r ON r.oid = k.relowner
-            WHERE f.contype = 'f' AND t.relnamespace = n.oid AND t.relowner = n.nspowner AND k.relowner <> n.nspowner AND NOT r.rolsuper
+            WHERE f.contype = 'f' AND t.relnamespace = n.oid AND pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq'
+                AND NOT r.rolsuper AND k.relowner <> d.datdba AND NOT pg_catalog.pg_has_role(k.relowner, n.nspowner, 'MEMBER')
             LIMIT 1))
     END AS distrust,
     u.rolname::text AS user_name,

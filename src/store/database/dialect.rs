@@ -24,6 +24,8 @@ pub struct Dialect {
     pub notes_later: bool,
     /// Whether a session can claim messages for transactions of all callers (`claim_batch`).
     pub has_claims: bool,
+    /// Whether an installation takes away rights on what is for the owner alone (`doctor/foreign_privileges.sql`).
+    pub corrects_rights: bool,
     /// The texts of an installation.
     pub install: Install,
     /// Definition reads.
@@ -96,7 +98,7 @@ pub struct Reads {
 /// The dialect whose texts are in that module of [`crate::sql`].
 #[cfg(any(feature = "mssql", feature = "postgres"))]
 macro_rules! dialect {
-    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, has_job_batches: $has_job_batches:literal, has_dialog_batches: $has_dialog_batches:literal, notes_later: $notes_later:literal, has_claims: $has_claims:literal, texts: $texts:expr) => {{
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, has_job_batches: $has_job_batches:literal, has_dialog_batches: $has_dialog_batches:literal, notes_later: $notes_later:literal, has_claims: $has_claims:literal, corrects_rights: $corrects_rights:literal, texts: $texts:expr) => {{
         use crate::sql::{Script, $name as texts};
         use crate::store::database::dialect::{Dialect, Install, Reads};
         Dialect {
@@ -114,6 +116,7 @@ macro_rules! dialect {
             has_dialog_batches: $has_dialog_batches,
             notes_later: $notes_later,
             has_claims: $has_claims,
+            corrects_rights: $corrects_rights,
             install: Install {
                 schema_state: texts::install::SCHEMA_STATE,
                 version: texts::install::VERSION,

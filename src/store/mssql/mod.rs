@@ -91,6 +91,7 @@ pub static DIALECT: Dialect = dialect!(
     has_dialog_batches: false,
     notes_later: false,
     has_claims: false,
+    corrects_rights: false,
     texts: crate::store::store_texts!(mssql)
 );
 

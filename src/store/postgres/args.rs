@@ -101,7 +101,13 @@ impl ToSql for SqlValue {
             Self::Integer(number) if is_numeric(ty) => integer(*number, ty, out)?,
             Self::Integer(number) => out.extend_from_slice(number.to_string().as_bytes()),
             Self::Real(number) if *base(ty) == Type::FLOAT8 => out.put_f64(*number),
-            Self::Real(number) if *base(ty) == Type::FLOAT4 => out.put_f32(*number as f32),
+            Self::Real(number) if *base(ty) == Type::FLOAT4 => {
+                let narrowed = *number as f32;
+                if number.is_finite() && !narrowed.is_finite() {
+                    return Err(format!("{number} is out of the range of type {ty}").into());
+                }
+                out.put_f32(narrowed);
+            }
             Self::Real(number) => out.extend_from_slice(number.to_string().as_bytes()),
             Self::Text(text) => out.extend_from_slice(text.as_bytes()),
             Self::Uuid(id) => match *base(ty) {
@@ -138,6 +144,50 @@ impl ToSql for SqlValue {
     }
 
     to_sql_checked!();
+}
+
+/// Whether a parameter that the server once declared to be of this type still gives the value whole. The declaration stays with a prepared
+/// statement when its column becomes another one by ALTER TABLE: a date then cut off the time of day that the column has now.
+pub(super) fn fits(value: &SqlValue, ty: &Type) -> bool {
+    let ty = base(ty);
+    match value {
+        SqlValue::Null | SqlValue::Uuid(_) => true,
+        SqlValue::Integer(number) => match *ty {
+            Type::INT2 => i16::try_from(*number).is_ok(),
+            Type::INT4 => i32::try_from(*number).is_ok(),
+            Type::OID => u32::try_from(*number).is_ok(),
+            Type::FLOAT4 => number.unsigned_abs() <= 1 << f32::MANTISSA_DIGITS,
+            Type::FLOAT8 => number.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS,
+            Type::BOOL => matches!(number, 0 | 1),
+            _ => true,
+        },
+        SqlValue::Real(number) => *ty != Type::FLOAT4 || f64::from(*number as f32) == *number,
+        SqlValue::Text(text) => text_fits(text, ty),
+        SqlValue::Blob(bytes) => *ty == Type::BYTEA || *ty == Type::UUID && bytes.len() == 16,
+    }
+}
+
+fn text_fits(text: &str, ty: &Type) -> bool {
+    let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    match *ty {
+        Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
+            text.parse::<i64>().is_ok_and(|number| number.to_string() == text && fits(&SqlValue::Integer(number), ty))
+        }
+        Type::FLOAT4 | Type::FLOAT8 => false,
+        Type::BOOL => matches!(text, "true" | "false"),
+        Type::UUID => uuid::Uuid::parse_str(text).is_ok_and(|id| id.to_string() == text),
+        Type::DATE => {
+            let mut parts = text.splitn(3, '-');
+            parts.all(is_digits) && text.len() == 10
+        }
+        // It has no zone, and a text may have one.
+        Type::TIMESTAMP => {
+            text.get(11..).is_some_and(|time| time.bytes().all(|byte| byte.is_ascii_digit() || b":.".contains(&byte)))
+        }
+        Type::BPCHAR => !text.ends_with(' '),
+        Type::NAME => text.len() < 64,
+        _ => true,
+    }
 }
 
 /// The type under a domain.
@@ -236,6 +286,8 @@ mod tests {
         assert!(matches!(SqlValue::Integer(7).encode_format(&Type::NUMERIC), Format::Text));
         assert_eq!(written(&SqlValue::Integer(EPOCH_US), &Type::TIMESTAMPTZ).unwrap(), [0; 8]);
         assert!(written(&SqlValue::Integer(40_000), &Type::INT2).unwrap_err().contains("40000"));
+        assert!(written(&SqlValue::Real(1e300), &Type::FLOAT4).unwrap_err().contains("out of the range"));
+        assert_eq!(written(&SqlValue::Real(f64::INFINITY), &Type::FLOAT4).unwrap(), f32::INFINITY.to_be_bytes());
     }
 
     #[test]
@@ -258,5 +310,48 @@ mod tests {
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 23]
         );
         assert!(written(&Argument::Column(&none), &Type::INT4).is_err());
+    }
+
+    #[test]
+    fn a_declared_type_fits_a_value_that_it_keeps_whole() {
+        let text = |text: &str| SqlValue::Text(text.to_owned());
+        for (value, ty) in [
+            (SqlValue::Null, Type::DATE),
+            (SqlValue::Integer(-32_768), Type::INT2),
+            (SqlValue::Integer(1), Type::BOOL),
+            (SqlValue::Integer(1 << 24), Type::FLOAT4),
+            (SqlValue::Real(0.1), Type::FLOAT8),
+            (SqlValue::Real(0.5), Type::FLOAT4),
+            (text("7"), Type::INT4),
+            (text("2026-12-31"), Type::DATE),
+            (text("2026-12-31 23:59:59.5"), Type::TIMESTAMP),
+            (text("2026-12-31 23:59:59+02"), Type::TIMESTAMPTZ),
+            (text("x "), Type::TEXT),
+            (text("true"), Type::BOOL),
+            (text("00000000-0000-0000-0000-00000000000a"), Type::UUID),
+            (SqlValue::Blob(vec![1; 16]), Type::UUID),
+        ] {
+            assert!(fits(&value, &ty), "{value:?} {ty}");
+        }
+        for (value, ty) in [
+            (SqlValue::Integer(32_768), Type::INT2),
+            (SqlValue::Integer(1 << 31), Type::INT4),
+            (SqlValue::Integer(-1), Type::OID),
+            (SqlValue::Integer(2), Type::BOOL),
+            (SqlValue::Integer((1 << 24) + 1), Type::FLOAT4),
+            (SqlValue::Real(0.1), Type::FLOAT4),
+            (text("007"), Type::INT4),
+            (text("3000000000"), Type::INT4),
+            (text("0.1"), Type::FLOAT4),
+            (text("2026-12-31 12:00"), Type::DATE),
+            (text("20261231"), Type::DATE),
+            (text("2026-12-31 23:59:59+02"), Type::TIMESTAMP),
+            (text("x "), Type::BPCHAR),
+            (text("yes"), Type::BOOL),
+            (text("00000000-0000-0000-0000-00000000000A"), Type::UUID),
+            (SqlValue::Blob(vec![1; 3]), Type::TEXT),
+        ] {
+            assert!(!fits(&value, &ty), "{value:?} {ty}");
+        }
     }
 }

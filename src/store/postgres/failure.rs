@@ -413,6 +413,17 @@ fn refused(server: &DbError, asked: Asked<'_>, label: &DatabaseLabel) -> (Error,
     }
 }
 
+/// Whether a value cannot be read as the type of its parameter, which may be that of a column before an ALTER TABLE.
+pub(super) fn is_of_a_value(code: Option<&SqlState>) -> bool {
+    let unread = [
+        &SqlState::INVALID_TEXT_REPRESENTATION,
+        &SqlState::INVALID_DATETIME_FORMAT,
+        &SqlState::DATETIME_FIELD_OVERFLOW,
+        &SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+    ];
+    code.is_some_and(|code| unread.contains(&code))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,7 +40,8 @@ pub(super) fn guard(text: &str) -> Linked<()> {
     }
     // LOCAL, TRANSACTION and CONSTRAINTS change the transaction only.
     if word == "SET" && !["LOCAL", "TRANSACTION", "CONSTRAINTS"].contains(&first_word(rest).0.as_str()) {
-        let why = "SET would outlast the transaction on a connection that others use; write SET LOCAL in a Tx, or set it for \
+        let why = "SET would outlast the transaction on a connection that others use; write SET LOCAL in a Tx (a role ends before the \
+                   next verb and the commit by SET LOCAL ROLE NONE), or set it for \
                    the role with ALTER ROLE ... SET";
         return Err(refuse(Asked::Users(text), why));
     }

@@ -3,16 +3,16 @@
 mod finish;
 mod requests;
 
-use super::args::arguments;
+use super::args::{arguments, fits};
 use super::connect::{Connector, Pooling, RunningStatement, Session};
-use super::failure::{Asked, AtRisk, ConnectionState, INSTALLATION, Loss, failure, lost};
+use super::failure::{Asked, AtRisk, ConnectionState, INSTALLATION, Loss, failure, is_of_a_value, lost};
 use super::guard::guard;
 use super::texts;
 use super::values::{Prepared, RowsFor};
 use crate::error::{Code, Error};
 use crate::sql::postgres::transaction;
 use crate::store::database::link::{Call, Failure, Fate, Link, Linked};
-use crate::store::statement::commits_by_itself;
+use crate::store::statement::{commits_by_itself, has_plain_literals};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use deadpool::managed::Object;
 use std::ops::{Deref, DerefMut};
@@ -397,6 +397,16 @@ impl PgLink {
         };
     }
 
+    /// Whether a kept form of a user's statement does what the statement would do if it were prepared now. Another caller may have prepared
+    /// it, under settings of its own, and long ago.
+    fn is_reusable(&mut self, sql: &SqlStatement) -> bool {
+        let Some(prepared) = self.session().texts.get(&*sql.text) else { return true };
+        let types = prepared.statement.params();
+        types.len() == sql.params.len()
+            && types.iter().zip(&sql.params).all(|(ty, value)| fits(value, ty))
+            && has_plain_literals(&sql.text)
+    }
+
     /// Sends the pending controls and the request in one flight.
     async fn send_with<T>(
         client: &Client,
@@ -485,6 +495,7 @@ impl PgLink {
         mut may_retry: bool,
     ) -> Linked<(Arc<Prepared>, Answer)> {
         loop {
+            let was_kept = matches!(kept, Kept::Text(text) if self.session().texts.contains_key(text));
             let prepared = match self.prepare(kept).await {
                 Ok(prepared) => prepared,
                 Err(error) => return Err(self.send_failed(error, asked, not_sent(at_risk))),
@@ -493,7 +504,7 @@ impl PgLink {
             match self.send(&prepared, params, form).await {
                 Ok(answer) => return Ok((prepared, answer)),
                 Err(error) => {
-                    let is_stale = Self::is_stale(error.code());
+                    let is_stale = Self::is_stale(error.code()) || was_kept && is_of_a_value(error.code());
                     if is_stale {
                         self.forget(kept);
                     }
@@ -508,8 +519,13 @@ impl PgLink {
 
     /// Whether the statement must be prepared again: a table or function that it uses was replaced.
     pub(super) fn is_stale(code: Option<&SqlState>) -> bool {
-        let stale =
-            [&SqlState::FEATURE_NOT_SUPPORTED, &SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::UNDEFINED_FUNCTION];
+        let stale = [
+            &SqlState::FEATURE_NOT_SUPPORTED,
+            &SqlState::INVALID_SQL_STATEMENT_NAME,
+            &SqlState::UNDEFINED_FUNCTION,
+            // A column has another type than when the parameters were declared.
+            &SqlState::DATATYPE_MISMATCH,
+        ];
         code.is_some_and(|code| stale.contains(&code))
     }
 
@@ -542,6 +558,9 @@ impl PgLink {
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         let running = self.begin_users_statement();
         let form = if texts::is_ours(&sql.text) { RequestForm::OurRead } else { RequestForm::UsersQuery };
+        if form == RequestForm::UsersQuery && !self.is_reusable(sql) {
+            self.forget(Kept::Text(&sql.text));
+        }
         let answer = self.run(Kept::Text(&sql.text), &params, form, asked, at_risk, true).await;
         let (prepared, (rows, _)) = self.end_users_statement(running, answer)?;
         if prepared.columns().is_empty() {
@@ -561,7 +580,7 @@ impl PgLink {
         // A statement that may commit by itself is never retried. So it must not fail because its prepared form is out of
         // date: this prepares it for each run.
         let may_retry = !commits_by_itself(&sql.text);
-        if !may_retry {
+        if !may_retry || !self.is_reusable(sql) {
             self.forget(kept);
         }
         let answer = self.run(kept, &params, RequestForm::UsersStatement, asked, at_risk, may_retry).await;

@@ -109,6 +109,7 @@ pub static DIALECT: Dialect = dialect!(
     has_dialog_batches: true,
     notes_later: true,
     has_claims: true,
+    corrects_rights: true,
     texts: crate::store::store_texts!(postgres)
 );
 

@@ -222,7 +222,8 @@ impl SqliteStore {
 
     /// Waits until all is written that was done until now.
     async fn write_all(&self) -> Result<()> {
-        written(&self.engine).await
+        let has_unwritten = self.engine.lock()?.has_unwritten();
+        if has_unwritten { written(&self.engine).await } else { Ok(()) }
     }
 
     /// Gives leased jobs back that no handler has seen.

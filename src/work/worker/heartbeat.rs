@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// The most requests for a longer lease that wait for their answers: they hold a job for some thirty leases.
 const MOST_BEATS_UNANSWERED: usize = 100;
 
+/// The timers of the runtime count milliseconds, and a busy machine takes some more.
+const SHORTEST_NAMED: Duration = Duration::from_millis(20);
+
 /// It waits for the store, which is no fault of the runtime.
 const AT_THE_STORE: u64 = u64::MAX;
 
@@ -65,6 +68,9 @@ impl<'a> Heartbeat<'a> {
                 tokio::select! {
                     biased;
                     lost = answered(&mut asked), if !asked.is_empty() => if let Some(lost) = lost {
+                        // It has ended, and what follows is no fault of the runtime.
+                        self.ran();
+                        self.ran_us.store(AT_THE_STORE, Relaxed);
                         return lost;
                     },
                     () = &mut pause => break,
@@ -91,11 +97,11 @@ impl<'a> Heartbeat<'a> {
     }
 
     /// For how long it could not run, if that is more than two thirds of the lease: a third is its pause, and another one is left for the
-    /// answer. `None` with a clock that is set by hand.
+    /// answer. `None` with a clock that is set by hand, and below what a timer of the runtime can tell.
     pub(super) fn held_up(&self) -> Option<Duration> {
         self.ran();
         let longest = Duration::from_micros(self.longest_us.load(Relaxed));
-        (longest > self.lease * 2 / 3 && self.broker.clock().moves().is_none()).then_some(longest)
+        (longest > (self.lease / 3 * 2).max(SHORTEST_NAMED) && self.broker.clock().moves().is_none()).then_some(longest)
     }
 }
 

@@ -27,8 +27,8 @@ pub struct Installed {
 /// What an installation is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A process opens the broker. It leaves rights of other roles as they are, with a warning: to correct them replaces all verbs, which open
-    /// transactions may use.
+    /// A process opens the broker. It leaves rights of other roles as they are: to correct them replaces all verbs, which open transactions may
+    /// use.
     Opening,
     /// A user asks for it.
     Command,
@@ -46,15 +46,8 @@ pub async fn install(
     ids: &mut IdSource,
     purpose: Purpose,
 ) -> Result<Installed> {
-    let found = SchemaState::read(link, dialect).await?;
-    if found.steps(dialect, purpose)?.is_empty() {
-        if found.has_foreign_rights {
-            tracing::warn!(
-                database = found.database_name,
-                "roles other than the owner of schema dialoq have rights on its tables or on what is for no role; `dialoq doctor` names them, \
-                 `dialoq install` by the owner takes the rights away"
-            );
-        }
+    let found = SchemaState::read_for(purpose, link, dialect).await?;
+    if found.steps(dialect)?.is_empty() {
         return Ok(Installed::default());
     }
     found.may_install(dialect)?;
@@ -147,8 +140,8 @@ pub struct Plan {
 /// # Errors
 /// Those of [`install`].
 pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
-    let found = SchemaState::read(link, dialect).await?;
-    let scripts = found.steps(dialect, Purpose::Command)?;
+    let found = SchemaState::read_for(Purpose::Command, link, dialect).await?;
+    let scripts = found.steps(dialect)?;
     if !scripts.is_empty() {
         found.may_install(dialect)?;
     }
@@ -197,8 +190,8 @@ async fn install_locked(
     purpose: Purpose,
 ) -> Result<Installed> {
     script(link, dialect, dialect.install.lock).await?;
-    let found = SchemaState::read(link, dialect).await?;
-    let missing = found.steps(dialect, purpose)?;
+    let found = SchemaState::read_for(purpose, link, dialect).await?;
+    let missing = found.steps(dialect)?;
     if missing.is_empty() {
         return Ok(Installed::default());
     }
@@ -232,7 +225,7 @@ struct SchemaState {
     has_installed: bool,
     /// Whether the roles exist and may use the schema.
     has_roles: bool,
-    /// Other roles have rights on what is for the owner alone.
+    /// For the command: other roles have rights on what is for the owner alone.
     has_foreign_rights: bool,
     objects: i64,
     /// Why the schema is not to be trusted, whatever it holds.
@@ -254,6 +247,14 @@ struct Version {
 }
 
 impl SchemaState {
+    async fn read_for(purpose: Purpose, link: &mut dyn Link, dialect: &Dialect) -> Result<Self> {
+        let mut found = Self::read(link, dialect).await?;
+        if purpose == Purpose::Command && dialect.corrects_rights && found.version.is_some() {
+            found.has_foreign_rights = !link.read(dialect.texts.doctor.foreign_privileges).await?.is_empty();
+        }
+        Ok(found)
+    }
+
     async fn read(link: &mut dyn Link, dialect: &Dialect) -> Result<Self> {
         let rows = link.read(dialect.install.schema_state).await?;
         let row = rows.first().ok_or_else(|| no_row("the question what is installed"))?;
@@ -261,7 +262,7 @@ impl SchemaState {
             has_schema: row.get::<i64>("has_schema")? != 0,
             has_installed: row.get::<i64>("has_installed")? != 0,
             has_roles: row.get::<i64>("has_roles")? != 0,
-            has_foreign_rights: row.get::<i64>("has_foreign_rights")? != 0,
+            has_foreign_rights: false,
             objects: row.get("objects")?,
             distrust: row.get("distrust")?,
             missing_to_use: row.get("missing_to_use")?,
@@ -328,10 +329,10 @@ impl SchemaState {
     /// The scripts of an installation: those that are missing. If only the roles are, because they belong to the server and a
     /// copy of the database on another server has none, or by the command if other roles have rights that they should not: the logic, which
     /// makes the roles and grants and revokes rights. A user who may not install does without.
-    fn steps(&self, dialect: &Dialect, purpose: Purpose) -> Result<Vec<Script>> {
+    fn steps(&self, dialect: &Dialect) -> Result<Vec<Script>> {
         let missing = self.missing(dialect)?;
         let is_ours = self.version.as_ref().is_some_and(|version| version.logic_hash == logic_hash(dialect));
-        let needs_rights = !self.has_roles || self.has_foreign_rights && purpose == Purpose::Command;
+        let needs_rights = !self.has_roles || self.has_foreign_rights;
         if missing.is_empty() && is_ours && needs_rights && self.missing_to_install.is_none() {
             return Ok(dialect.logic().copied().collect());
         }

@@ -24,6 +24,7 @@ static DIALECT: Dialect = Dialect {
     has_dialog_batches: false,
     notes_later: true,
     has_claims: false,
+    corrects_rights: false,
     install: Install {
         schema_state: "schema_state",
         version: "version",
@@ -320,7 +321,6 @@ impl Link for PlayedLink {
                 ("has_schema", true.into()),
                 ("has_installed", true.into()),
                 ("has_roles", true.into()),
-                ("has_foreign_rights", false.into()),
                 ("objects", 0.into()),
                 ("missing_to_use", SqlValue::Null),
                 ("missing_to_install", SqlValue::Null),
