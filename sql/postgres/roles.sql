@@ -32,9 +32,9 @@ END
 $$;
 
 REVOKE ALL ON SCHEMA dialoq FROM PUBLIC;
-REVOKE ALL ON ALL TABLES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
-REVOKE ALL ON ALL SEQUENCES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
-REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
+REVOKE ALL ON ALL TABLES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin CASCADE;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin CASCADE;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin CASCADE;
 
 -- Rights that new objects have by ALTER DEFAULT PRIVILEGES of the installer: a member of dialoq_user whose login had all rights
 -- on his tables could write the broker's, set its clock, and become a superuser by a trigger. Views, routines and what is not
@@ -130,7 +130,8 @@ BEGIN
                 AND p.pronamespace = 'dialoq'::regnamespace AND starts_with(k.routine, format('dialoq.%I(', p.proname))
             HAVING count(*) = 1
         ) AS n ON to_regprocedure(k.routine) IS NULL
-        WHERE to_regprocedure(k.routine) IS NOT NULL OR n.routine IS NOT NULL
+        -- Of routines only those for users, which have their comments now.
+        WHERE obj_description(to_regprocedure(coalesce(n.routine, k.routine)), 'pg_proc') LIKE 'Dialoq: %'
             OR k."column" IS NULL AND to_regclass(k.relation) IS NOT NULL
             OR EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = to_regclass(k.relation) AND a.attname = k."column")
     LOOP

@@ -55,15 +55,23 @@ pub(crate) fn has_plain_literals(text: &str) -> bool {
     if text.contains('\\') {
         return false;
     }
-    let mut rest = beginning(text);
+    let is_in_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    let (mut rest, mut literal) = (beginning(text), String::new());
     while let Some(first) = rest.chars().next() {
         let after = match first {
             '\'' | '"' => after_quote(rest, first),
             '$' => after_dollar_quote(rest),
+            _ if is_in_word(first) => rest.trim_start_matches(is_in_word),
             _ => &rest[first.len_utf8()..],
         };
         let passed = &rest[..rest.len() - after.len()];
-        if (first == '\'' || first == '$' && passed.len() > 1) && !is_plain(passed) {
+        // Literals behind one another are one.
+        match first {
+            '\'' => literal.push_str(passed.trim_matches('\'')),
+            '$' if passed.len() > 1 => literal.push_str(passed),
+            _ => literal.clear(),
+        }
+        if !is_plain(&literal) {
             return false;
         }
         rest = beginning(after);
@@ -77,7 +85,7 @@ fn is_plain(literal: &str) -> bool {
     let mut words = literal.split(|c: char| !c.is_alphabetic());
     let is_moment =
         |word: &str| ["now", "today", "tomorrow", "yesterday"].iter().any(|known| word.eq_ignore_ascii_case(known));
-    literal.is_ascii() && !literal.contains(char::is_numeric) && !words.any(is_moment)
+    literal.is_ascii() && !literal.contains(|c: char| c.is_numeric() || c == '{') && !words.any(is_moment)
 }
 
 /// The text after a string or a quoted name; a doubled quote begins another one at once.
@@ -175,6 +183,9 @@ mod tests {
             "SELECT E'it\\'s', 'x'",
             "SELECT interval '1 day'",
             "SELECT -- it's\n 'yesterday'::date",
+            "SELECT 'to'\n'day'::date",
+            "SELECT c$t$ FROM dt WHERE a = 'x$t$' AND d = date 'today'",
+            "SELECT '{a,null}'::text[]",
         ] {
             assert!(!has_plain_literals(text), "{text}");
         }

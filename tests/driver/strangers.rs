@@ -399,6 +399,13 @@ pub(crate) fn what_a_role_left_on_the_tables_is_refused(store: Store) {
                 "DROP FUNCTION left_behind() CASCADE",
             ),
             (
+                "CREATE FUNCTION left_behind(n bigint) RETURNS boolean LANGUAGE sql AS $$ SELECT true $$;
+                 CREATE TRIGGER asks AFTER INSERT ON dialoq.job FOR EACH ROW WHEN (left_behind(NEW.job_id))
+                 EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger()",
+                "left_behind(bigint)",
+                "DROP FUNCTION left_behind(bigint) CASCADE",
+            ),
+            (
                 "CREATE TABLE left_behind (job_id bigint CONSTRAINT holds REFERENCES dialoq.job)",
                 "DROP CONSTRAINT holds",
                 "DROP TABLE left_behind",

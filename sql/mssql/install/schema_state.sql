@@ -2,12 +2,13 @@
 -- every user may. The owner of the schema can replace its objects, and so have every user of the broker run the owner's
 -- procedures. SQL Server hides the names and roles of others from a plain user: an owner that is hidden is not trusted.
 -- Takes: nothing
--- Gives: has_schema, has_installed, has_roles (they belong to the database), objects, missing_to_use, missing_to_install,
+-- Gives: has_schema, has_installed, has_roles (they belong to the database), is_marked, objects, missing_to_use, missing_to_install,
 --     missing_to_remove, distrust, user_name, database_name
 SELECT
     CAST(CASE WHEN s.schema_id IS NULL THEN 0 ELSE 1 END AS bit) AS has_schema,
     CAST(CASE WHEN i.object_id IS NULL THEN 0 ELSE 1 END AS bit) AS has_installed,
     CAST(1 AS bit) AS has_roles,
+    CAST(1 AS bit) AS is_marked,
     CAST((
         SELECT COUNT(*) FROM sys.objects AS o
         WHERE o.schema_id = SCHEMA_ID(N'dialoq') AND o.name <> N'installed' AND o.type IN ('U', 'V', 'P', 'FN', 'IF', 'TF')

@@ -12,6 +12,10 @@ DECLARE
     v_routines oid[] := '{}';
     v_names text;
     v_relations_by_default oid[];
+    -- Who may have made the objects: a dump is restored by the owner or by a superuser.
+    v_makers oid[] := ARRAY(
+        SELECT r.oid FROM pg_catalog.pg_roles AS r
+        WHERE r.rolsuper OR r.oid = (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'dialoq'));
     v_routines_by_default oid[];
     v_is_marked boolean := EXISTS (SELECT FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
@@ -41,13 +45,15 @@ BEGIN
             SELECT count(*) FROM pg_catalog.pg_class AS v
             WHERE v.relnamespace = 'dialoq'::regnamespace AND v.relkind = 'v' AND v.oid <> ALL (v_relations))
         INTERSECT
-        SELECT a.grantee FROM pg_catalog.pg_default_acl AS f CROSS JOIN LATERAL aclexplode(f.defaclacl) AS a WHERE f.defaclobjtype = 'r');
+        SELECT a.grantee FROM pg_catalog.pg_default_acl AS f CROSS JOIN LATERAL aclexplode(f.defaclacl) AS a
+        WHERE f.defaclobjtype = 'r' AND f.defaclrole = ANY (v_makers) AND f.defaclnamespace IN (0, 'dialoq'::regnamespace));
     v_routines_by_default := ARRAY(
         SELECT a.grantee
         FROM pg_catalog.pg_proc AS p CROSS JOIN LATERAL aclexplode(p.proacl) AS a
         WHERE p.pronamespace = 'dialoq'::regnamespace AND p.proname = 'record_installation'
         INTERSECT
-        SELECT a.grantee FROM pg_catalog.pg_default_acl AS f CROSS JOIN LATERAL aclexplode(f.defaclacl) AS a WHERE f.defaclobjtype = 'f');
+        SELECT a.grantee FROM pg_catalog.pg_default_acl AS f CROSS JOIN LATERAL aclexplode(f.defaclacl) AS a
+        WHERE f.defaclobjtype = 'f' AND f.defaclrole = ANY (v_makers) AND f.defaclnamespace IN (0, 'dialoq'::regnamespace));
     PERFORM pg_catalog.set_config('dialoq.relations_by_default', v_relations_by_default::text, true);
     PERFORM pg_catalog.set_config('dialoq.kept_rights', coalesce((
         SELECT jsonb_agg(jsonb_build_object('relation', k.relation, 'routine', k.routine, 'column', k.column_name, 'statement',
@@ -66,9 +72,7 @@ BEGIN
             UNION ALL
             SELECT NULL, p.oid::regprocedure::text, NULL, p.proacl, p.proowner
             FROM pg_catalog.pg_proc AS p
-            WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines)
-                -- The others are for the owner alone.
-                AND (NOT v_is_marked OR pg_catalog.obj_description(p.oid, 'pg_proc') LIKE 'Dialoq: %')) AS k
+            WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines)) AS k
         CROSS JOIN LATERAL aclexplode(k.acl) AS a
         JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
         WHERE a.grantee <> k.owner AND g.rolname NOT IN ('dialoq_user', 'dialoq_admin')

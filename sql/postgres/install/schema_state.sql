@@ -2,12 +2,14 @@
 -- every user may. A role that owns the schema, or may create in it, can have every user of the broker run the role's own
 -- functions: those of views run with the rights of the reader of the view. So can one that has left a trigger on a table.
 -- Takes: nothing
--- Gives: has_schema, has_installed, has_roles, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
+-- Gives: has_schema, has_installed, has_roles, is_marked (the comments by which an installation knows its own), objects,
+--     missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
 SELECT
     n.oid IS NOT NULL AS has_schema,
     c.oid IS NOT NULL AS has_installed,
     2 = (SELECT count(*) FROM pg_catalog.pg_roles AS r
      WHERE r.rolname IN ('dialoq_user', 'dialoq_admin') AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')) AS has_roles,
+    pg_catalog.obj_description(c.oid, 'pg_class') IS NOT DISTINCT FROM 'Dialoq' AS is_marked,
     (SELECT count(*) FROM pg_catalog.pg_class AS o
      WHERE o.relnamespace = n.oid AND o.oid IS DISTINCT FROM c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c'))
     + (SELECT count(*) FROM pg_catalog.pg_proc AS f WHERE f.pronamespace = n.oid) AS objects,
@@ -70,18 +72,24 @@ SELECT
             -- <each routine> 'NAME',
             'set_manual_now'))
             LIMIT 1), (
-            -- What a role has left that had rights on the tables: a trigger runs with the rights of their owner, and a foreign key
-            -- keeps rows from being deleted. Who may take the owner's role, and the owner of the database, need no such way.
-            SELECT pg_catalog.format('its table %s has a trigger with function %s of role ''%s'', which would run with the rights of ''%s''; '
-                'an administrator runs DROP TRIGGER %I ON %s, or gives the function to that role', g.tgrelid::pg_catalog.regclass, g.tgfoid::pg_catalog.regprocedure,
-                r.rolname, o.rolname, g.tgname, g.tgrelid::pg_catalog.regclass)
+            -- What a role has left that had rights on the tables: a trigger runs with the rights of their owner, as do the functions,
+            -- operators and types of its condition; a foreign key keeps rows from being deleted. Who may take the owner's role needs no
+            -- such way. A copy without comments does not say which tables are the user's.
+            SELECT pg_catalog.format('its table %s has a trigger with %s of role ''%s'', which would run with the rights of ''%s''; '
+                'an administrator runs DROP TRIGGER %I ON %s, or gives the function to that role', g.tgrelid::pg_catalog.regclass,
+                pg_catalog.pg_describe_object(w.refclassid, w.refobjid, 0), r.rolname, o.rolname, g.tgname, g.tgrelid::pg_catalog.regclass)
             FROM pg_catalog.pg_trigger AS g
             JOIN pg_catalog.pg_class AS t ON t.oid = g.tgrelid
-            JOIN pg_catalog.pg_proc AS p ON p.oid = g.tgfoid
-            JOIN pg_catalog.pg_roles AS r ON r.oid = p.proowner
-            WHERE t.relnamespace = n.oid AND pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq' AND NOT g.tgisinternal
-                AND g.tgenabled <> 'D' AND NOT r.rolsuper AND p.proowner <> d.datdba
-                AND NOT pg_catalog.pg_has_role(p.proowner, n.nspowner, 'MEMBER')
+            JOIN pg_catalog.pg_depend AS w ON w.classid = 'pg_catalog.pg_trigger'::pg_catalog.regclass AND w.objid = g.oid
+            LEFT JOIN pg_catalog.pg_operator AS m ON w.refclassid = 'pg_catalog.pg_operator'::pg_catalog.regclass AND m.oid = w.refobjid
+            LEFT JOIN pg_catalog.pg_proc AS p
+                ON p.oid = CASE w.refclassid WHEN 'pg_catalog.pg_proc'::pg_catalog.regclass THEN w.refobjid ELSE m.oprcode END
+            LEFT JOIN pg_catalog.pg_type AS y ON w.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND y.oid = w.refobjid
+            JOIN pg_catalog.pg_roles AS r ON r.oid IN (p.proowner, y.typowner)
+            WHERE t.relnamespace = n.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D' AND NOT r.rolsuper
+                AND (pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq'
+                    OR pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq')
+                AND NOT pg_catalog.pg_has_role(r.oid, n.nspowner, 'MEMBER')
             LIMIT 1), (
             SELECT pg_catalog.format('table %s of role ''%s'' has a foreign key to its table %s; an administrator runs: '
                 'ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::pg_catalog.regclass, r.rolname, f.confrelid::pg_catalog.regclass,
@@ -90,8 +98,10 @@ SELECT
             JOIN pg_catalog.pg_class AS t ON t.oid = f.confrelid
             JOIN pg_catalog.pg_class AS k ON k.oid = f.conrelid
             JOIN pg_catalog.pg_roles AS r ON r.oid = k.relowner
-            WHERE f.contype = 'f' AND t.relnamespace = n.oid AND pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq'
-                AND NOT r.rolsuper AND k.relowner <> d.datdba AND NOT pg_catalog.pg_has_role(k.relowner, n.nspowner, 'MEMBER')
+            WHERE f.contype = 'f' AND f.conparentid = 0 AND t.relnamespace = n.oid AND NOT r.rolsuper
+                AND (pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq'
+                    OR pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq')
+                AND NOT pg_catalog.pg_has_role(k.relowner, n.nspowner, 'MEMBER')
             LIMIT 1))
     END AS distrust,
     u.rolname::text AS user_name,

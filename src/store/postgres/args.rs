@@ -156,37 +156,57 @@ pub(super) fn fits(value: &SqlValue, ty: &Type) -> bool {
             Type::INT2 => i16::try_from(*number).is_ok(),
             Type::INT4 => i32::try_from(*number).is_ok(),
             Type::OID => u32::try_from(*number).is_ok(),
-            Type::FLOAT4 => number.unsigned_abs() <= 1 << f32::MANTISSA_DIGITS,
-            Type::FLOAT8 => number.unsigned_abs() <= 1 << f64::MANTISSA_DIGITS,
+            // The digits that the server gives back.
+            Type::FLOAT4 => number.unsigned_abs() < 1_000_000,
+            Type::FLOAT8 => number.unsigned_abs() < 1_000_000_000_000_000,
             Type::BOOL => matches!(number, 0 | 1),
             _ => true,
         },
-        SqlValue::Real(number) => *ty != Type::FLOAT4 || f64::from(*number as f32) == *number,
+        SqlValue::Real(number) => match *ty {
+            Type::FLOAT4 => f64::from(*number as f32) == *number,
+            Type::FLOAT8 | Type::NUMERIC => true,
+            _ => is_text(ty),
+        },
         SqlValue::Text(text) => text_fits(text, ty),
         SqlValue::Blob(bytes) => *ty == Type::BYTEA || *ty == Type::UUID && bytes.len() == 16,
     }
 }
 
+/// Whether a type keeps a text letter by letter, or refuses it.
+fn is_text(ty: &Type) -> bool {
+    let types = [Type::TEXT, Type::VARCHAR, Type::JSON, Type::JSONB, Type::XML, Type::UNKNOWN, Type::BYTEA];
+    types.contains(ty) || ty.name() == "citext" || matches!(ty.kind(), Kind::Enum(_))
+}
+
 fn text_fits(text: &str, ty: &Type) -> bool {
-    let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let are_digits =
+        |part: &str, others: &[u8]| part.bytes().all(|byte| byte.is_ascii_digit() || others.contains(&byte));
     match *ty {
         Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
             text.parse::<i64>().is_ok_and(|number| number.to_string() == text && fits(&SqlValue::Integer(number), ty))
         }
-        Type::FLOAT4 | Type::FLOAT8 => false,
+        Type::NUMERIC => {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            let whole = digits.split('.').next().unwrap_or_default();
+            are_digits(digits, b".") && !whole.is_empty() && (whole == "0" || !whole.starts_with('0'))
+        }
         Type::BOOL => matches!(text, "true" | "false"),
         Type::UUID => uuid::Uuid::parse_str(text).is_ok_and(|id| id.to_string() == text),
         Type::DATE => {
-            let mut parts = text.splitn(3, '-');
-            parts.all(is_digits) && text.len() == 10
+            let parts: Vec<&str> = text.split('-').collect();
+            parts.iter().map(|part| part.len()).eq([4, 2, 2]) && parts.iter().all(|part| are_digits(part, b""))
         }
+        // A moment: in which form the server writes it matters only to a column of text.
+        Type::TIMESTAMPTZ => true,
         // It has no zone, and a text may have one.
-        Type::TIMESTAMP => {
-            text.get(11..).is_some_and(|time| time.bytes().all(|byte| byte.is_ascii_digit() || b":.".contains(&byte)))
-        }
+        Type::TIMESTAMP => text.get(11..).is_some_and(|time| are_digits(time, b":.")),
+        Type::TIME => are_digits(text, b":."),
         Type::BPCHAR => !text.ends_with(' '),
         Type::NAME => text.len() < 64,
-        _ => true,
+        _ => match ty.kind() {
+            Kind::Array(member) => is_text(base(member)),
+            _ => is_text(ty),
+        },
     }
 }
 
@@ -319,7 +339,10 @@ mod tests {
             (SqlValue::Null, Type::DATE),
             (SqlValue::Integer(-32_768), Type::INT2),
             (SqlValue::Integer(1), Type::BOOL),
-            (SqlValue::Integer(1 << 24), Type::FLOAT4),
+            (SqlValue::Integer(999_999), Type::FLOAT4),
+            (text("-1.50"), Type::NUMERIC),
+            (text("{a,b}"), Type::TEXT_ARRAY),
+            (text("12:30"), Type::TIME),
             (SqlValue::Real(0.1), Type::FLOAT8),
             (SqlValue::Real(0.5), Type::FLOAT4),
             (text("7"), Type::INT4),
@@ -338,7 +361,13 @@ mod tests {
             (SqlValue::Integer(1 << 31), Type::INT4),
             (SqlValue::Integer(-1), Type::OID),
             (SqlValue::Integer(2), Type::BOOL),
-            (SqlValue::Integer((1 << 24) + 1), Type::FLOAT4),
+            (SqlValue::Integer(1 << 24), Type::FLOAT4),
+            (SqlValue::Real(0.5), Type::INT4),
+            (text("007"), Type::NUMERIC),
+            (text("{2026-01-01 12:30}"), Type::DATE_ARRAY),
+            (text("12:30+05"), Type::TIME),
+            (text("1234567890"), Type::DATE),
+            (text("1 day"), Type::INTERVAL),
             (SqlValue::Real(0.1), Type::FLOAT4),
             (text("007"), Type::INT4),
             (text("3000000000"), Type::INT4),

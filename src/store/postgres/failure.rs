@@ -420,6 +420,9 @@ pub(super) fn is_of_a_value(code: Option<&SqlState>) -> bool {
         &SqlState::INVALID_DATETIME_FORMAT,
         &SqlState::DATETIME_FIELD_OVERFLOW,
         &SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        &SqlState::DATATYPE_MISMATCH,
+        // The type itself is gone.
+        &SqlState::INTERNAL_ERROR,
     ];
     code.is_some_and(|code| unread.contains(&code))
 }

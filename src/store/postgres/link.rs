@@ -519,13 +519,8 @@ impl PgLink {
 
     /// Whether the statement must be prepared again: a table or function that it uses was replaced.
     pub(super) fn is_stale(code: Option<&SqlState>) -> bool {
-        let stale = [
-            &SqlState::FEATURE_NOT_SUPPORTED,
-            &SqlState::INVALID_SQL_STATEMENT_NAME,
-            &SqlState::UNDEFINED_FUNCTION,
-            // A column has another type than when the parameters were declared.
-            &SqlState::DATATYPE_MISMATCH,
-        ];
+        let stale =
+            [&SqlState::FEATURE_NOT_SUPPORTED, &SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::UNDEFINED_FUNCTION];
         code.is_some_and(|code| stale.contains(&code))
     }
 

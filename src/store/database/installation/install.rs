@@ -225,7 +225,9 @@ struct SchemaState {
     has_installed: bool,
     /// Whether the roles exist and may use the schema.
     has_roles: bool,
-    /// For the command: other roles have rights on what is for the owner alone.
+    /// Whether what the installation has made is marked; a copy without comments is not.
+    is_marked: bool,
+    /// For the command: other roles have rights on what is for the owner alone, or may have.
     has_foreign_rights: bool,
     objects: i64,
     /// Why the schema is not to be trusted, whatever it holds.
@@ -250,7 +252,9 @@ impl SchemaState {
     async fn read_for(purpose: Purpose, link: &mut dyn Link, dialect: &Dialect) -> Result<Self> {
         let mut found = Self::read(link, dialect).await?;
         if purpose == Purpose::Command && dialect.corrects_rights && found.version.is_some() {
-            found.has_foreign_rights = !link.read(dialect.texts.doctor.foreign_privileges).await?.is_empty();
+            let is_clean = link.read(dialect.texts.doctor.foreign_privileges).await?.is_empty();
+            // Which routines are for no role is known once they are marked.
+            found.has_foreign_rights = !(is_clean && found.is_marked);
         }
         Ok(found)
     }
@@ -262,6 +266,7 @@ impl SchemaState {
             has_schema: row.get::<i64>("has_schema")? != 0,
             has_installed: row.get::<i64>("has_installed")? != 0,
             has_roles: row.get::<i64>("has_roles")? != 0,
+            is_marked: row.get::<i64>("is_marked")? != 0,
             has_foreign_rights: false,
             objects: row.get("objects")?,
             distrust: row.get("distrust")?,

@@ -321,6 +321,7 @@ impl Link for PlayedLink {
                 ("has_schema", true.into()),
                 ("has_installed", true.into()),
                 ("has_roles", true.into()),
+                ("is_marked", true.into()),
                 ("objects", 0.into()),
                 ("missing_to_use", SqlValue::Null),
                 ("missing_to_install", SqlValue::Null),
