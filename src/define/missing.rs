@@ -146,7 +146,7 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
     }
 }
 
-/// Whether a setting of the broker is as asked for, as in a dump. What is done anew each time never stands.
+/// Whether a setting of the broker is as asked for, as in a dump. An action, as NEW_BROKER is, never stands.
 fn stands(settings: &BrokerSettings, option: BrokerOption) -> bool {
     match option {
         BrokerOption::EnableBroker => settings.is_broker_enabled,

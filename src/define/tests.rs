@@ -24,6 +24,10 @@ fn list(build: impl Fn(&mut Definitions)) -> Vec<Definition> {
     definitions.into_list()
 }
 
+fn script(text: &str) -> Vec<Definition> {
+    ddl::parse(text).unwrap().into_iter().map(|read| read.definition).collect()
+}
+
 fn made(definitions: &[Definition]) -> Catalog {
     let mut catalog = Catalog::default();
     for definition in definitions {
@@ -110,8 +114,6 @@ fn only_the_named_options_of_a_queue_and_a_priority_are_compared() {
 
 #[test]
 fn what_was_turned_on_or_off_since_is_no_difference() {
-    let script =
-        |text: &str| -> Vec<Definition> { ddl::parse(text).unwrap().into_iter().map(|read| read.definition).collect() };
     let text = |status: &str| {
         format!(
             "CREATE QUEUE q WITH STATUS = {status}, ACTIVATION (STATUS = {status}, PROCEDURE_NAME = x, MAX_QUEUE_READERS = 1, EXECUTE AS SELF);
@@ -137,8 +139,6 @@ fn what_was_turned_on_or_off_since_is_no_difference() {
 
 #[test]
 fn a_setting_of_the_broker_is_ensured_where_it_stands_so() {
-    let script =
-        |text: &str| -> Vec<Definition> { ddl::parse(text).unwrap().into_iter().map(|read| read.definition).collect() };
     let dump = "ALTER DATABASE CURRENT SET HONOR_BROKER_PRIORITY ON; ALTER DATABASE CURRENT SET DISABLE_BROKER";
     let catalog = made(&script(dump));
     assert_eq!(missing(&catalog, &script(dump)).unwrap(), []);
@@ -192,8 +192,6 @@ fn a_differing_object_is_refused_by_name() {
 
 #[test]
 fn what_differs_is_shown_as_statements_write_it() {
-    let script =
-        |text: &str| -> Vec<Definition> { ddl::parse(text).unwrap().into_iter().map(|read| read.definition).collect() };
     let titled = |name: &str, title: &str| {
         format!("CREATE MESSAGE TYPE {name} VALIDATION = JSON SCHEMA '{{\"title\": \"{}{title}\"}}'", "x".repeat(300))
     };

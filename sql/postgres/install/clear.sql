@@ -3,7 +3,7 @@
 -- meaning it. Ours is what record_installation has marked; if nothing is, because a restored copy has lost all comments, so
 -- is everything. What is not ours is noted for the rest of the transaction, so that it is not taken for ours at its end.
 -- Rights granted on single ones are noted too; roles.sql grants them again. Those of ALTER DEFAULT PRIVILEGES are not: an installation
--- before this one may not have revoked them, and a restored copy has them anew.
+-- before this one may not have revoked them, and a restored copy has them again.
 -- Takes: nothing
 -- Gives: nothing; dialoq.foreign_relations, dialoq.foreign_routines, dialoq.relations_by_default and dialoq.kept_rights are set
 DO $$
