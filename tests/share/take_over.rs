@@ -34,6 +34,28 @@ fn an_obstacle_to_a_take_over_that_passes_is_waited_for() {
     });
 }
 
+/// It went to the file that the link named by then, and did its work.
+#[cfg(unix)]
+#[test]
+fn a_take_over_means_the_file_of_the_opening_whatever_its_link_names_by_then() {
+    run(async || {
+        let (place, other) = (Place::new(), Place::new());
+        let owner = place.defined().await;
+        let elsewhere = other.defined().await;
+        send(&elsewhere, "in another file").await.unwrap();
+        elsewhere.close().await.unwrap();
+        let link = place.path.with_file_name("link.db");
+        std::os::unix::fs::symlink(&place.path, &link).unwrap();
+        let guest = Broker::open(&format!("sqlite:{}", link.display())).await.unwrap();
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(&other.path, &link).unwrap();
+        owner.close().await.unwrap();
+        send(&guest, "in the file of the opening").await.unwrap();
+        assert_eq!(received(&guest).await, ["in the file of the opening"]);
+        assert_eq!(received(&other.open().await).await, ["in another file"]);
+    });
+}
+
 #[test]
 fn a_guest_that_the_next_owner_refuses_works_through_the_one_after() {
     run(async || {

@@ -226,9 +226,9 @@ impl SqliteStore {
         if has_unwritten { written(&self.engine).await } else { Ok(()) }
     }
 
-    /// Gives leased jobs back that no handler has seen.
-    fn give_back(&self, jobs: &[TakenJob]) {
-        self.engine.give_back_jobs(jobs.iter().copied());
+    /// Gives leased jobs back that no handler has seen; false if the store writes nothing more.
+    fn give_back(&self, jobs: &[TakenJob]) -> bool {
+        self.engine.give_back_jobs(jobs.iter().copied())
     }
 
     /// Whether a commit has failed: the store takes no more work.
@@ -508,7 +508,7 @@ impl Store for SqliteStore {
     }
 
     fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()> {
-        Box::pin(async move { self.give_back(&jobs) })
+        Box::pin(async move { _ = self.give_back(&jobs) })
     }
 
     fn begin(&self, seen: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

@@ -78,6 +78,8 @@ pub(super) struct State {
     /// The reason why the store takes no more work.
     pub(super) failed: Option<String>,
     pub(super) is_closed: bool,
+    /// A close has written its last batch.
+    pub(super) is_shut: bool,
     pub(super) is_asleep: bool,
     /// The time at which the sleeping writer will wake by itself.
     pub(super) sleeps_until: Option<Timestamp>,
@@ -150,6 +152,7 @@ impl State {
             on_board,
             failed: None,
             is_closed: false,
+            is_shut: false,
             is_asleep: false,
             sleeps_until: None,
             latest: Timestamp(i64::MIN),

@@ -340,20 +340,22 @@ impl Engine {
         self.give_back_jobs(jobs.map(|taken| taken.taken()));
     }
 
-    /// Gives jobs back to their queues.
-    pub(in crate::store::sqlite) fn give_back_jobs(&self, jobs: impl Iterator<Item = TakenJob>) {
+    /// Gives jobs back to their queues; false if the store writes nothing more.
+    pub(in crate::store::sqlite) fn give_back_jobs(&self, jobs: impl Iterator<Item = TakenJob>) -> bool {
         let mut jobs = jobs.peekable();
         if jobs.peek().is_none() {
-            return;
+            return true;
         }
         let mut state = self.lock_even_failed();
         // Also while the store closes: the answer of a caller that left just before it comes then.
-        if state.failed.is_none() {
+        let takes_back = state.failed.is_none() && !state.is_shut;
+        if takes_back {
             let State { core, effects, .. } = &mut *state;
             jobs.for_each(|taken| core.give_back(taken, effects));
         }
         drop(state);
         self.wake_writer();
+        takes_back
     }
 
     /// After a failed write memory cannot be rolled back, so the store takes no more work: opening the file again gives

@@ -47,7 +47,9 @@ impl Engine {
                 break;
             }
             self.unseen.take().iter().for_each(|slots| self.give_back(slots));
-            if !self.lock_even_failed().has_unwritten() {
+            let mut state = self.lock_even_failed();
+            if !state.has_unwritten() {
+                state.is_shut = true;
                 break;
             }
         }

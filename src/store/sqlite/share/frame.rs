@@ -21,7 +21,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// The version of the frames. A change of any type below, or of a verb or outcome, is a new version.
-pub(super) const VERSION: u32 = 10;
+pub(super) const VERSION: u32 = 11;
 /// The first bytes of a greeting.
 const GREETING: [u8; 8] = *b"dialoq/s";
 /// The longest frame: a unit of the largest body, with room for what stands around it. Short in tests of this crate.

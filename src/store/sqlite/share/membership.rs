@@ -17,6 +17,7 @@ use crate::error::{Code, Error, Result};
 use crate::store::sqlite::open::OtherName;
 use crate::store::sqlite::reader_slots::ReaderSlots;
 use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, owner};
+use crate::store::url::Location;
 use crate::store::{ReaderSlot, Store};
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -105,8 +106,6 @@ pub(super) struct Membership {
     stopping: watch::Sender<Stop>,
     /// The result of closing the store that this process owned.
     closed: Mutex<Option<Result<()>>>,
-    /// What stands in the way of a take-over now.
-    pub(super) obstacle: watch::Sender<Option<Arc<Error>>>,
 }
 
 /// The slot of a reader of this process.
@@ -155,15 +154,16 @@ pub(super) type Opened = Sender<Result<Arc<[Repair]>>>;
 impl Membership {
     pub(super) fn new(options: SqliteOptions, path: PathBuf) -> Arc<Self> {
         Arc::new(Self {
+            // Settled once: a take-over means the file of this opening, whatever folder the process is in by then and whatever the
+            // link names. Settled anew, it went to another database, whose jobs it did.
+            options: SqliteOptions { is_shared: true, location: Location::File(path.clone()), ..options },
             path,
-            options: SqliteOptions { is_shared: true, ..options },
             role: watch::Sender::new(Role::Pending),
             catalog: Arc::default(),
             slots: Mutex::default(),
             last_slot: AtomicU64::new(0),
             stopping: watch::Sender::new(Stop::No),
             closed: Mutex::new(None),
-            obstacle: watch::Sender::new(None),
         })
     }
 
@@ -304,7 +304,7 @@ impl Membership {
         while !self.stopping.borrow().is_asked() {
             let obstacle = match self.attempt(opened.is_some()).await {
                 Ok(acquired) => {
-                    self.obstacle.send_replace(None);
+                    self.options.board.meet(None);
                     return Some(acquired);
                 }
                 Err(obstacle) => obstacle,
@@ -351,7 +351,7 @@ impl Membership {
             if is_news && is_refused {
                 self.publish_unusable(error.duplicate());
             }
-            self.obstacle.send_replace(Some(error));
+            self.options.board.meet(Some(error));
             let mut stopping = self.stopping.subscribe();
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -440,7 +440,7 @@ impl Membership {
 
     /// Why no process owns the file for a long time.
     fn pending_error(&self) -> Error {
-        let obstacle = self.obstacle.borrow().clone();
+        let obstacle = self.options.board.obstacle().borrow().clone();
         obstacle.map_or_else(
             || {
                 let why = "no process owns it yet; another one still reads it";

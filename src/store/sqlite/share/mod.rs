@@ -190,10 +190,15 @@ impl Store for SharedStore {
 
     fn give_back_jobs(&self, jobs: Vec<TakenJob>) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            match self.membership.role().await {
-                Ok(Giver::Owner(owned)) => owned.store.give_back_jobs(jobs).await,
-                Ok(Giver::Guest(remote)) => remote.client.notify(Call::GiveBack(jobs)),
-                Err(error) => tracing::warn!(%error, "jobs could not be given back; their leases end"),
+            // Without an answer those of a guest were lost if the owner closed in that moment. A job goes back once, so what an owner may
+            // have done already is asked of the next one too.
+            loop {
+                match self.membership.route(Call::GiveBack(jobs.clone())).await {
+                    Ok(Routed::Local(owned, _)) => return owned.store.give_back_jobs(jobs).await,
+                    Ok(Routed::Remote(..)) => return,
+                    Err(error) if error.code() == Code::OWNER_GONE => {}
+                    Err(error) => return tracing::warn!(%error, "jobs could not be given back; their leases end"),
+                }
             }
         })
     }

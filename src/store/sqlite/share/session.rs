@@ -319,7 +319,12 @@ impl GuestSession {
                     self.owned.free_slot(queue_id, number);
                 }
             }
-            Call::GiveBack(jobs) => store.give_back(&jobs),
+            Call::GiveBack(jobs) => {
+                let is_given = store.give_back(&jobs);
+                if id != 0 {
+                    self.answers.answer(id, if is_given { Ok(Answer::Done) } else { Err(Error::closed()) });
+                }
+            }
             Call::Watch { queue } => self.watch(queue),
             Call::Publish(readers) => {
                 self.owned.board.monitors().put_guest(self.connection, Some(ProcessRows::from(readers)));
@@ -462,6 +467,7 @@ impl GuestSession {
             | Call::TakeSlot { .. } => {
                 self.answers.answer(id, Err(Error::closed()));
             }
+            Call::GiveBack(_) if id != 0 => self.answers.answer(id, Err(Error::closed())),
             _ => {}
         }
     }

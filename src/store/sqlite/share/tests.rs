@@ -343,7 +343,7 @@ async fn a_take_over_that_meets_a_passing_obstacle_tries_again() {
     std::fs::remove_file(&note).unwrap();
     std::fs::create_dir(&note).unwrap();
     owner.close().await.unwrap();
-    let obstacle = guest.membership.obstacle.subscribe();
+    let obstacle = guest.membership.options.board.obstacle();
     until(|| obstacle.borrow().as_ref().is_some_and(|error| error.code() == Code::STORE_IO)).await;
     assert!(!guest.is_owner());
     std::fs::remove_dir(&note).unwrap();
@@ -367,7 +367,7 @@ async fn a_take_over_makes_no_empty_file_where_the_database_was() {
     let guest = SharedStore::open(options(folder.path())).unwrap();
     std::fs::rename(&path, &aside).unwrap();
     let _ = owner.close().await;
-    let obstacle = guest.membership.obstacle.subscribe();
+    let obstacle = guest.membership.options.board.obstacle();
     until(|| obstacle.borrow().as_ref().is_some_and(|error| error.code() == Code::STORE_IO)).await;
     assert!(!path.exists(), "an empty database was made");
     std::fs::rename(&aside, &path).unwrap();

@@ -188,6 +188,31 @@ async fn the_last_requests_of_a_guest_are_read_although_it_takes_no_answer() {
     }
 }
 
+/// Without an answer it was lost with the connection, and stayed taken to the end of its lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leased_job_goes_back_although_the_owner_closes_in_that_moment() {
+    let _limit = crate::testing::limit();
+    for round in 0..100 {
+        let folder = tempfile::tempdir().unwrap();
+        let owner = with_a_job(folder.path()).await;
+        let guest = SharedStore::open(options(folder.path())).unwrap();
+        let Outcome::Jobs(jobs) = guest.submit(vec![take(Hold::Lease(None))]).await.unwrap().remove(0) else {
+            panic!("no jobs")
+        };
+        let closing = tokio::spawn(async move { owner.close().await });
+        let Role::Guest(remote) = guest.membership.role_now() else { panic!("it works through the owner") };
+        // From the moment at which no owner is asked for anything new to that at which the next one is known.
+        let mut spins = 0;
+        while spins < round * 20 || !remote.client.is_lost() && round % 2 == 0 {
+            spins += 1;
+            std::hint::spin_loop();
+        }
+        guest.give_back_jobs(vec![jobs[0].taken]).await;
+        closing.await.unwrap().unwrap();
+        assert_eq!(next_attempt(&guest).await, 1, "round {round}");
+    }
+}
+
 /// Another program's write lock holds the take up for longer than the owner that closes waits for transactions.
 #[tokio::test]
 async fn a_leased_job_goes_back_although_its_caller_leaves_late_in_the_close_of_the_owner() {
