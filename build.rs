@@ -5,9 +5,10 @@
 //! `crate::bench::sql::postgres::SIZES`.
 //!
 //! A line `-- <each routine of dialoq_user> ... NAME ...` is repeated, without its mark, for every routine whose file says
-//! `-- Called by: dialoq_user`. `<each routine>` means those of both roles, `<each view>` every view of the dialect. So a right
-//! stands in the file of the routine, and nowhere else. `TEXT` in such a line is the comment above the routine, up to what it takes.
-//! `(client)` in it is left out for the routines whose file says `-- For: plain SQL`: people call these too.
+//! `-- Called by: dialoq_user`. `<each routine>` means those of both roles, `<each table>`, `<each view>` and `<each function>` all
+//! that the scripts of the dialect make. So a right stands in the file of the routine, and nowhere else. `TEXT` in such a line is the
+//! comment above the routine, up to what it takes. `(client)` in it is left out for the routines whose file says `-- For: plain SQL`:
+//! people call these too.
 //!
 //! T-SQL has no way to share the beginning of a procedure, and PL/pgSQL none to share a part of a statement that costs nothing at
 //! each call. So a line `-- <name>` of a script in `sql/<dialect>/{rules,verbs}` becomes the text of `sql/<dialect>/parts/name.sql`:
@@ -27,6 +28,16 @@ const BENCH: &str = "bench";
 /// The folder of a dialect with texts that stand in many scripts, and the folders whose scripts name them.
 const PARTS: &str = "parts";
 const WITH_PARTS: [&str; 2] = ["rules", "verbs"];
+/// What stands before the name of each table, view and function in the script that makes it. Scripts of the schema are never
+/// changed, so tables of earlier versions are among these.
+const MADE: [(&str, &str); 6] = [
+    ("table", "CREATE TABLE dialoq."),
+    ("table", "CREATE UNLOGGED TABLE dialoq."),
+    ("table", " RENAME TO "),
+    ("view", "CREATE VIEW dialoq."),
+    ("function", "CREATE FUNCTION dialoq."),
+    ("function", "CREATE OR REPLACE FUNCTION dialoq."),
+];
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=sql");
@@ -61,15 +72,17 @@ struct Each {
 
 impl Each {
     fn read(&mut self, folder: &Path) -> io::Result<()> {
-        for path in sorted(folder)? {
+        for path in sorted(folder)?.into_iter().filter(|path| name(path) != BENCH) {
             if path.is_dir() {
                 self.read(&path)?;
                 continue;
             }
             let text = fs::read_to_string(&path)?;
-            for rest in text.split("CREATE VIEW dialoq.").skip(1) {
-                let view = rest.split(|of: char| !of.is_alphanumeric() && of != '_').next().unwrap_or_default();
-                self.add("view", view);
+            for (mark, before) in MADE {
+                for rest in text.split(before).skip(1) {
+                    let made = rest.split(|of: char| !of.is_alphanumeric() && of != '_').next().unwrap_or_default();
+                    self.add(mark, made);
+                }
             }
             if let Some((role, routines)) = header(&text, "Called by", &path) {
                 for routine in routines {

@@ -67,6 +67,12 @@ pub fn preview_warnings(broker: &crate::Broker, script: &str) -> crate::Result<V
     broker.preview_warnings(script)
 }
 
+/// What keeps the broker's store from all work, now and later: the server is away, or no process can take the file over.
+#[cfg(feature = "cli")]
+pub fn obstacle(broker: &crate::Broker) -> tokio::sync::watch::Receiver<Option<std::sync::Arc<crate::Error>>> {
+    broker.shared_store().activity().obstacle()
+}
+
 #[cfg(feature = "cli")]
 pub use crate::work::worker::WorkerEvent;
 

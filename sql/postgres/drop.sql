@@ -1,7 +1,8 @@
 -- Removes everything of Dialoq from a database and leaves the user's own tables. Refused if an object of the user's is
 -- built on one of ours, and before anything is removed if an extension or an object of the user's lives in our schema: a
--- user named dialoq gets what he makes there without meaning it. Ours is what record_installation has marked; if nothing
--- is, because a restored copy has lost all comments, so is everything. The roles stay: other databases may use them.
+-- user named dialoq gets what he makes there without meaning it. Ours is what record_installation has marked. If nothing is, because
+-- a restored copy has lost all comments, ours is what has the name of a table, view or function of this version. The roles stay:
+-- other databases may use them.
 DO $$
 DECLARE
     v_strangers text;
@@ -19,6 +20,15 @@ DECLARE
         SELECT string_agg(format('dialoq.%I', c.relname), ', ')
         FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'r');
+    v_is_marked boolean := EXISTS (SELECT FROM pg_catalog.pg_class AS c
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
+    v_relation_names text[] := ARRAY[
+        -- <each table> 'NAME',
+        -- <each view> 'NAME',
+        'installed'];
+    v_routine_names text[] := ARRAY[
+        -- <each function> 'NAME',
+        'record_installation'];
 BEGIN
     SELECT string_agg(quote_ident(e.extname), ', ' ORDER BY e.extname),
         string_agg(CASE
@@ -42,14 +52,14 @@ BEGIN
     FROM (
         SELECT 'pg_class'::regclass AS class, c.oid FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-            AND pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq'
+            AND CASE WHEN v_is_marked THEN pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq'
+                ELSE c.relname <> ALL (v_relation_names) END
         UNION ALL
         SELECT 'pg_proc', p.oid FROM pg_catalog.pg_proc AS p
         WHERE p.pronamespace = 'dialoq'::regnamespace
-            AND coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Dialoq($|: )'
-    ) AS o
-    WHERE EXISTS (SELECT FROM pg_catalog.pg_class AS c
-        WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
+            AND CASE WHEN v_is_marked THEN coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Dialoq($|: )'
+                ELSE p.proname <> ALL (v_routine_names) END
+    ) AS o;
     IF v_strangers IS NOT NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'SB716', DETAIL = 'dialoq 3716', MESSAGE = format(
             'schema dialoq cannot be removed, for it holds what is not the broker''s: %s; nothing was removed; move that with '

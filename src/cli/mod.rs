@@ -21,6 +21,7 @@ mod lab;
 mod lines;
 mod many;
 mod move_to;
+mod obstacles;
 mod output;
 mod pause;
 mod peek;

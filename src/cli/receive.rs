@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::globals::{Globals, close_after, parse_group, parse_handle, parse_span};
 use super::interrupt::Interrupt;
+use super::obstacles::Obstacles;
 use super::output::{Output, printable, printable_name, reader_has_gone, shortened, table};
 use clap::Args;
 use dialoq::internals::jsonl::{BodyText, MessageLine, to_base64};
@@ -86,10 +87,12 @@ impl Receive {
     ) -> Result<(), Failure> {
         let mut has_ended = false;
         let mut reader_has_gone = pin!(reader_has_gone());
+        let mut warning = pin!(Obstacles::of(broker).warn(output));
         loop {
             let tx = broker.begin().await?;
             let batch = tokio::select! {
                 biased;
+                never = &mut warning, if self.follow => match never {},
                 () = interrupt.requested() => {
                     return Err(Failure::Interrupted(format!("interrupted; messages received: {received}")));
                 }

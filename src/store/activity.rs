@@ -4,6 +4,7 @@
 
 use super::monitors::MonitorBoard;
 use crate::catalog::fold_name;
+use crate::error::Error;
 use crate::time::Timestamp;
 use dashmap::DashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
+use tokio::sync::watch;
 
 /// One [`QueueActivity`] per queue name, folded to lower case.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct ActivityBoard {
     last_look: Mutex<Option<Instant>>,
     /// The store does not tell when another process frees the place of a reader.
     hides_free_places: AtomicBool,
+    /// What keeps the store from all work now, until it passes: the server is away, or no process can take the file over.
+    obstacle: watch::Sender<Option<Arc<Error>>>,
 }
 
 /// The sessions that sleep until a signal, on any queue and for any messages.
@@ -56,7 +60,8 @@ impl Default for ActivityBoard {
     fn default() -> Self {
         let (queues, definitions, monitors, sleepers, last_look, hides_free_places) = Default::default();
         let prune_at = AtomicUsize::new(LEAST_PRUNED);
-        Self { queues, prune_at, definitions, monitors, sleepers, last_look, hides_free_places }
+        let obstacle = watch::Sender::new(None);
+        Self { queues, prune_at, definitions, monitors, sleepers, last_look, hides_free_places, obstacle }
     }
 }
 
@@ -73,6 +78,20 @@ impl ActivityBoard {
             self.prune_at.store((self.queues.len() * 2).max(LEAST_PRUNED), SeqCst);
         }
         self.queues.entry(key).or_default().clone()
+    }
+
+    /// What keeps the store from all work, now and later.
+    pub fn obstacle(&self) -> watch::Receiver<Option<Arc<Error>>> {
+        self.obstacle.subscribe()
+    }
+
+    /// Notes what keeps the store from all work, or that nothing does.
+    pub(in crate::store) fn meet(&self, obstacle: Option<Arc<Error>>) {
+        self.obstacle.send_if_modified(|met| {
+            let is_news = met.is_some() || obstacle.is_some();
+            *met = obstacle;
+            is_news
+        });
     }
 
     /// The names of the queues that are used or known, folded.

@@ -105,6 +105,8 @@ pub enum WorkerEvent<'a> {
     HeldUp(&'a Job, Duration),
     /// No job can be taken; the readers try again, and this is said once a minute.
     NoTake(&'a Error),
+    /// The end of the attempt cannot be reported yet: the disk is full, or the server only reads. The same.
+    NoReport(&'a Job, &'a Error),
 }
 
 type Observer = Arc<dyn Fn(WorkerEvent<'_>) + Send + Sync>;

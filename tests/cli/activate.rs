@@ -1,6 +1,7 @@
 #![cfg(unix)]
 
-use crate::shop::{Shop, lines};
+use crate::servers::{Database, Store};
+use crate::shop::{SHOP, Shop, lines};
 use serde_json::Value;
 
 /// The next event of this kind.
@@ -47,6 +48,31 @@ fn a_program_is_run_for_every_message_until_ctrl_c() {
     seen.sort();
     assert_eq!(seen, ["a", "b", "c"], "each was handled or waits still");
     assert!(shop.bodies("checkout").iter().all(|body| body == "<ok/>"));
+}
+
+/// An idle one was silent for as long as its server was away, and looked like one that waits for messages.
+#[test]
+fn what_keeps_a_waiting_command_from_all_messages_is_said() {
+    let _limit = crate::limit();
+    if Store::Postgres.why_missing().is_some() {
+        return;
+    }
+    let (shop, database) = (Shop::empty(), Database::fresh(Store::Postgres));
+    shop.ok_with(&["--db", database.url(), "apply", "-"], SHOP.as_bytes());
+    let url = database.login("dialoq_user");
+    let mut activation = shop.start(&["--db", &url, "--json", "activate", "orders", "--exec", "true"]);
+    let mut following = shop.start(&["--db", &url, "receive", "orders", "--follow"]);
+    event(&mut activation, "waiting");
+    let listening = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+    while database.sql(listening) != "2" {}
+    let theirs = "FROM pg_stat_activity WHERE datname = current_database() AND usename LIKE 'dialoq_test%'";
+    let user = database.sql(&format!("SELECT min(usename) {theirs}"));
+    database.sql(&format!("ALTER ROLE {user} NOLOGIN"));
+    database.sql(&format!("SELECT count(pg_terminate_backend(pid, 20000)) {theirs}"));
+    let why = event(&mut activation, "cannot_receive")["why"].as_str().unwrap().to_owned();
+    assert!(why.starts_with("[6003"), "{why}");
+    let said = following.error_line();
+    assert!(said.starts_with("warning: no message can be received: [6003") && said.contains("trying again"), "{said}");
 }
 
 /// `activate --json | head -1` ended with success, and messages stayed.

@@ -240,6 +240,47 @@ pub(crate) fn a_worker_reports_again_while_another_session_holds_the_row(store: 
     });
 }
 
+/// A full disk takes a take, which is an UPDATE, and no report, which is an INSERT. Finished jobs ran again until they were dead.
+pub(crate) fn a_worker_reports_again_while_the_disk_is_full(store: Store) {
+    on(store, |broker, client, database| async move {
+        let other = connect(database.url()).await;
+        broker.execute("CREATE WORK QUEUE w WITH MAX_ATTEMPTS = 1, LEASE_MS = 1000").await.unwrap();
+        client
+            .batch_execute(
+                "CREATE TABLE public.full_disk (); CREATE SEQUENCE public.refusals; INSERT INTO public.full_disk DEFAULT VALUES;
+                 CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                     IF EXISTS (SELECT FROM public.full_disk) THEN
+                         PERFORM nextval('public.refusals');
+                         RAISE 'No space left on device' USING ERRCODE = 'disk_full';
+                     END IF;
+                     RETURN NEW;
+                 END $$;
+                 CREATE TRIGGER refuses BEFORE INSERT ON dialoq.job_history FOR EACH ROW EXECUTE FUNCTION public.refuse()",
+            )
+            .await
+            .unwrap();
+        let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+        let worker = broker.worker(W, move |context: dialoq::work::Context, _: String| {
+            begun.send(context.job.attempt).unwrap();
+            async { Ok::<_, String>(()) }
+        });
+        let running = worker.start();
+        broker.push_job(W, &"a".to_owned()).await.unwrap();
+        assert_eq!(begins.recv().await, Some(1));
+        // The lease is prolonged meanwhile, for longer than it lasts.
+        let until = "SELECT max((extract(epoch FROM due_at) * 1000)::bigint) FROM dialoq.job";
+        let first = number(&other, until).await;
+        while number(&other, until).await < first + 1500 {}
+        assert!(number(&other, "SELECT last_value FROM public.refusals").await > 2, "it is reported again and again");
+        other.batch_execute("DELETE FROM public.full_disk").await.unwrap();
+        while running.done().completed == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(begins.try_recv().is_err(), "it ran once");
+        assert_eq!(running.stop().await.unreported, 0);
+    });
+}
+
 /// What keeps a report from a job, as `lock_job` finds it after it has waited in vain.
 async fn in_the_way_of_a_report(client: &Client, taken: TakenJob) -> String {
     let look = format!("SELECT dialoq.check_job({}, {}, dialoq.current_time_utc())", taken.job, taken.token);
@@ -435,7 +476,7 @@ pub(crate) fn a_take_that_waits_for_its_turn_begins_with_it(store: Store) {
         broker.close().await.unwrap();
         let other = connect(database.url()).await;
         let set = |second: u32| format!("SELECT dialoq.set_manual_now('2030-01-01 00:00:{second:02}Z')");
-        let take = "SELECT (extract(epoch FROM lease_until) * 1000)::bigint % 60000
+        let take = "SELECT (extract(epoch FROM due_at) * 1000)::bigint % 60000
             FROM dialoq.take_jobs('w', 9, p_has_lease => true, p_lease_ms => 1000)";
         // The queue of waiting takes gives up after some seconds. On a slow machine the play begins again.
         loop {

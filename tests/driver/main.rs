@@ -196,6 +196,7 @@ fn main() -> ExitCode {
             a_connection_that_polled_while_a_server_only_read_is_replaced
             a_publication_of_all_tables_stops_no_verb
             a_copy_without_the_values_of_its_sequences_keeps_its_order a_copy_on_another_server_gets_its_roles_back
+            a_copy_without_privileges_says_who_grants_them a_copy_without_comments_keeps_what_is_the_users
             transactions_of_a_database_that_only_reads_write_nothing
             other_definitions_of_the_same_version_are_read_after_a_lost_connection
             definitions_after_a_restore_have_versions_of_their_own;
@@ -248,6 +249,7 @@ fn main() -> ExitCode {
             a_take_beside_a_transaction_that_stays_open_is_refused_or_waits a_take_that_gave_nothing_holds_up_no_other;
         Postgres jobs_locks: locks_of_a_stranger_stop_no_work_queue a_stranger_keeps_no_job_of_a_dead_process
             the_first_take_after_a_fall_of_the_server_holds_up_no_other a_member_that_calls_itself_a_client_holds_up_no_take a_worker_reports_again_while_another_session_holds_the_row
+            a_worker_reports_again_while_the_disk_is_full
             a_claim_that_commits_after_its_transaction_goes_back a_take_that_stays_open_keeps_no_job_of_another
             a_unique_key_of_a_job_that_is_there_is_answered_at_once a_dropped_queue_of_a_restored_copy_is_cleared
             a_push_that_comes_too_late_keeps_no_job_of_its_key

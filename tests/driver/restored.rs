@@ -121,6 +121,90 @@ pub(crate) fn a_copy_on_another_server_gets_its_roles_back(store: Store) {
     });
 }
 
+/// As `pg_restore --no-privileges` makes it. The error named the membership, which the login had.
+pub(crate) fn a_copy_without_privileges_says_who_grants_them(store: Store) {
+    on(store, "", |database, broker, _| async move {
+        broker.close().await?;
+        let user = database.login("dialoq_user");
+        let owner = database.sql("SELECT current_user");
+        let tries = [
+            "REVOKE ALL ON SCHEMA dialoq FROM dialoq_user, dialoq_admin;
+             REVOKE ALL ON ALL TABLES IN SCHEMA dialoq FROM dialoq_user, dialoq_admin;
+             REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM dialoq_user, dialoq_admin;
+             GRANT EXECUTE ON ALL ROUTINES IN SCHEMA dialoq TO PUBLIC",
+            // As if an administrator had begun to grant them one by one.
+            "REVOKE ALL ON ALL TABLES IN SCHEMA dialoq FROM dialoq_user, dialoq_admin",
+        ];
+        for lost in tries {
+            database.sql(lost);
+            let refused = Broker::open(&user).await.expect_err(lost);
+            assert_eq!(refused.code(), Code::ACCESS_DENIED, "{refused}");
+            for part in ["the rights of the role dialoq_user", "`dialoq install`", &format!("'{owner}'")] {
+                assert!(refused.message().contains(part), "{part}: {refused}");
+            }
+            assert!(!dialoq::install::install(database.url()).await?.is_empty(), "{lost}");
+            Broker::open(&user).await?.close().await?;
+            assert!(dialoq::install::plan(database.url()).await?.is_empty(), "{lost}");
+        }
+        let stranger = Broker::open(&database.login("")).await.unwrap_err();
+        assert!(stranger.message().ends_with("membership in the role dialoq_user"), "{stranger}");
+        Ok(())
+    });
+}
+
+/// As `pg_dump --no-comments` makes it: nothing is marked, so the user's own objects were taken for the broker's.
+pub(crate) fn a_copy_without_comments_keeps_what_is_the_users(store: Store) {
+    on(store, "", |database, broker, _| async move {
+        broker.close().await?;
+        let other = database.login("");
+        let name = other.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+        database.sql(&format!(
+            "DO $$ DECLARE v_of text; BEGIN
+                FOR v_of IN
+                    SELECT format('%s %s', CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, oid::regclass) FROM pg_class
+                    WHERE relnamespace = 'dialoq'::regnamespace AND relkind IN ('r', 'v')
+                    UNION ALL SELECT format('ROUTINE %s', oid::regprocedure) FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace
+                LOOP EXECUTE format('COMMENT ON %s IS NULL', v_of); END LOOP;
+             END $$;
+             CREATE TABLE dialoq.mine (id bigint PRIMARY KEY); CREATE VIEW dialoq.seen AS SELECT id FROM dialoq.mine;
+             CREATE FUNCTION dialoq.seven() RETURNS integer LANGUAGE sql AS 'SELECT 7';
+             GRANT ALL ON dialoq.mine, dialoq.seen TO {name}; GRANT EXECUTE ON FUNCTION dialoq.seven() TO {name};
+             GRANT USAGE ON SCHEMA dialoq TO {name}; GRANT CREATE ON SCHEMA public TO {name};
+             CREATE FUNCTION dialoq.count_rollback(uuid) RETURNS integer LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'"
+        ));
+        let own = "CREATE TABLE of_mine (id bigint REFERENCES dialoq.mine);
+             CREATE FUNCTION of_mine() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+             CREATE TRIGGER of_mine AFTER INSERT ON dialoq.mine FOR EACH ROW EXECUTE FUNCTION of_mine()";
+        database.try_sql_as(&other, own).unwrap();
+        let broker = Broker::open_read_only(database.url()).await?;
+        let found = broker.doctor().await?;
+        broker.close().await?;
+        assert!(found.is_empty(), "{found:?}");
+        let refused = dialoq::install::uninstall(database.url()).await.expect_err("it holds what is the user's");
+        for part in ["table dialoq.mine", "view dialoq.seen", "function dialoq.seven()"] {
+            assert!(refused.message().contains(part), "{part}: {refused}");
+        }
+        assert_eq!(refused.message().matches("dialoq.").count(), 3, "{refused}");
+
+        assert!(!dialoq::install::install(database.url()).await?.is_empty());
+        let kept = format!(
+            "SELECT concat_ws(' ', dialoq.seven(), has_table_privilege('{name}', 'dialoq.mine', 'INSERT'),
+                has_table_privilege('{name}', 'dialoq.seen', 'UPDATE'), has_function_privilege('{name}', 'dialoq.seven()', 'EXECUTE'),
+                to_regprocedure('dialoq.count_rollback(uuid)') IS NULL)"
+        );
+        assert_eq!(database.sql(&kept), "7 t t t t");
+        // So the build knows the name of everything that it makes.
+        let unmarked = "SELECT string_agg(name, ' ' ORDER BY name) FROM (
+                SELECT relname::text, obj_description(oid, 'pg_class') FROM pg_class
+                WHERE relnamespace = 'dialoq'::regnamespace AND relkind IN ('r', 'v')
+                UNION ALL SELECT proname, obj_description(oid, 'pg_proc') FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace
+            ) AS o (name, comment) WHERE comment IS NULL";
+        assert_eq!(database.sql(unmarked), "mine seen seven");
+        assert!(dialoq::install::plan(database.url()).await?.is_empty());
+        Broker::open(database.url()).await?.close().await
+    });
+}
+
 /// An administrator lets a database only read before it is copied elsewhere: nothing may be acknowledged then.
 pub(crate) fn transactions_of_a_database_that_only_reads_write_nothing(store: Store) {
     on(store, "&pool_size=1", |database, broker, dialog| async move {

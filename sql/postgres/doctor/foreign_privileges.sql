@@ -1,7 +1,8 @@
 -- Roles with rights on what is for the owner alone: to change tables, views and sequences, and to execute routines that neither dialoq_user
 -- nor dialoq_admin may. By a trigger on a table such a role can do what the owner may. Superusers may anyway. Rights of this kind come
 -- from ALTER DEFAULT PRIVILEGES where a dump was restored, or were granted by hand. `dialoq install` takes away what this finds.
--- What the user has made in this schema is not ours, unless a copy without comments does not say what that is.
+-- What the user has made in this schema is not ours. In a copy without comments, ours is what has the name of a table or view of this
+-- version.
 -- Takes: nothing
 -- Gives: subject (the role), amount (of objects), since (NULL), detail (the rights)
 WITH marks AS (
@@ -10,7 +11,12 @@ WITH marks AS (
     SELECT c.oid, c.relkind, c.relacl, c.relowner
     FROM pg_catalog.pg_class AS c CROSS JOIN marks AS m
     WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'v')
-        AND (NOT m.are_there OR pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq')
+        AND CASE WHEN m.are_there THEN pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq'
+            ELSE c.relname IN (
+                -- <each table> 'NAME',
+                -- <each view> 'NAME',
+                'installed')
+            END
 ), rights AS (
     SELECT 'pg_class' AS of, r.oid, a.grantee, a.privilege_type, r.relowner AS owner
     FROM relations AS r CROSS JOIN LATERAL pg_catalog.aclexplode(r.relacl) AS a

@@ -1,7 +1,8 @@
 -- Removes verbs and views, so that they can be made anew. Refused if an object of the user's is built on one of them.
 -- What belongs to an extension or to the user stays: a user named dialoq gets what he makes into this schema without
--- meaning it. Ours is what record_installation has marked; if nothing is, because a restored copy has lost all comments, so
--- is everything. What is not ours is noted for the rest of the transaction, so that it is not taken for ours at its end.
+-- meaning it. Ours is what record_installation has marked. If nothing is, because a restored copy has lost all comments, ours is what
+-- has the name of a table, view or function of this version. What is not ours is noted for the rest of the transaction, so that it is
+-- not taken for ours at its end.
 -- Rights granted on single ones are noted too; roles.sql grants them again. Those of ALTER DEFAULT PRIVILEGES are not: an installation
 -- before this one may not have revoked them, and a restored copy has them again.
 -- Takes: nothing
@@ -19,6 +20,13 @@ DECLARE
     v_routines_by_default oid[];
     v_is_marked boolean := EXISTS (SELECT FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
+    v_relation_names text[] := ARRAY[
+        -- <each table> 'NAME',
+        -- <each view> 'NAME',
+        'installed'];
+    v_routine_names text[] := ARRAY[
+        -- <each function> 'NAME',
+        'record_installation'];
 BEGIN
     IF v_is_marked THEN
         v_relations := ARRAY(SELECT c.oid FROM pg_catalog.pg_class AS c
@@ -27,6 +35,11 @@ BEGIN
         v_routines := ARRAY(SELECT p.oid FROM pg_catalog.pg_proc AS p
             WHERE p.pronamespace = 'dialoq'::regnamespace
                 AND coalesce(pg_catalog.obj_description(p.oid, 'pg_proc'), '') !~ '^Dialoq($|: )');
+    ELSE
+        v_relations := ARRAY(SELECT c.oid FROM pg_catalog.pg_class AS c
+            WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relname <> ALL (v_relation_names));
+        v_routines := ARRAY(SELECT p.oid FROM pg_catalog.pg_proc AS p
+            WHERE p.pronamespace = 'dialoq'::regnamespace AND p.proname <> ALL (v_routine_names));
     END IF;
     v_relations := v_relations || ARRAY(SELECT d.objid FROM pg_catalog.pg_depend AS d
         WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'e');

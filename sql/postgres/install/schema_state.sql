@@ -8,18 +8,22 @@ SELECT
     n.oid IS NOT NULL AS has_schema,
     c.oid IS NOT NULL AS has_installed,
     2 = (SELECT count(*) FROM pg_catalog.pg_roles AS r
-     WHERE r.rolname IN ('dialoq_user', 'dialoq_admin') AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')) AS has_roles,
+     WHERE r.rolname IN ('dialoq_user', 'dialoq_admin') AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')
+         AND pg_catalog.has_table_privilege(r.oid, c.oid, 'SELECT')) AS has_roles,
     pg_catalog.obj_description(c.oid, 'pg_class') IS NOT DISTINCT FROM 'Dialoq' AS is_marked,
     (SELECT count(*) FROM pg_catalog.pg_class AS o
      WHERE o.relnamespace = n.oid AND o.oid IS DISTINCT FROM c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c'))
     + (SELECT count(*) FROM pg_catalog.pg_proc AS f WHERE f.pronamespace = n.oid) AS objects,
     CASE
         WHEN NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE') OR NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
-            THEN CASE WHEN EXISTS (
-                SELECT FROM pg_catalog.pg_roles AS r
-                WHERE r.rolname = 'dialoq_user' AND pg_catalog.pg_has_role(r.oid, 'MEMBER') AND NOT pg_catalog.pg_has_role(r.oid, 'USAGE'))
-                THEN 'INHERIT for its membership in the role dialoq_user'
-                ELSE 'membership in the role dialoq_user' END
+            THEN coalesce((
+                SELECT CASE
+                    WHEN pg_catalog.pg_has_role(r.oid, 'USAGE')
+                        THEN pg_catalog.format('the rights of the role dialoq_user on schema dialoq, which that role has lost, as in a copy '
+                            'restored without privileges; `dialoq install` by the schema''s owner ''%s'' grants them', o.rolname)
+                    WHEN pg_catalog.pg_has_role(r.oid, 'MEMBER') THEN 'INHERIT for its membership in the role dialoq_user'
+                END
+                FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'dialoq_user'), 'membership in the role dialoq_user')
     END AS missing_to_use,
     nullif(pg_catalog.concat_ws(', and ',
         CASE
@@ -74,7 +78,7 @@ SELECT
             LIMIT 1), (
             -- What a role has left that had rights on the tables: a trigger runs with the rights of their owner, as do the functions,
             -- operators and types of its condition; a foreign key keeps rows from being deleted. Who may take the owner's role needs no
-            -- such way. A copy without comments does not say which tables are the user's.
+            -- such way. In a copy without comments, ours are the tables with the names of those of this version.
             SELECT pg_catalog.format('its table %s has a trigger with %s of role ''%s'', which would run with the rights of ''%s''; '
                 'an administrator runs DROP TRIGGER %I ON %s, or gives the function to that role', g.tgrelid::pg_catalog.regclass,
                 pg_catalog.pg_describe_object(w.refclassid, w.refobjid, 0), r.rolname, o.rolname, g.tgname, g.tgrelid::pg_catalog.regclass)
@@ -87,8 +91,8 @@ SELECT
             LEFT JOIN pg_catalog.pg_type AS y ON w.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND y.oid = w.refobjid
             JOIN pg_catalog.pg_roles AS r ON r.oid IN (p.proowner, y.typowner)
             WHERE t.relnamespace = n.oid AND NOT g.tgisinternal AND g.tgenabled <> 'D' AND NOT r.rolsuper
-                AND (pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq'
-                    OR pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq')
+                AND CASE WHEN pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq'
+                    THEN pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq' ELSE t.relname = ANY (known.tables) END
                 AND NOT pg_catalog.pg_has_role(r.oid, n.nspowner, 'MEMBER')
             LIMIT 1), (
             SELECT pg_catalog.format('table %s of role ''%s'' has a foreign key to its table %s; an administrator runs: '
@@ -99,8 +103,8 @@ SELECT
             JOIN pg_catalog.pg_class AS k ON k.oid = f.conrelid
             JOIN pg_catalog.pg_roles AS r ON r.oid = k.relowner
             WHERE f.contype = 'f' AND f.conparentid = 0 AND t.relnamespace = n.oid AND NOT r.rolsuper
-                AND (pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq'
-                    OR pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq')
+                AND CASE WHEN pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq'
+                    THEN pg_catalog.obj_description(t.oid, 'pg_class') = 'Dialoq' ELSE t.relname = ANY (known.tables) END
                 AND NOT pg_catalog.pg_has_role(k.relowner, n.nspowner, 'MEMBER')
             LIMIT 1))
     END AS distrust,
@@ -111,4 +115,7 @@ JOIN pg_catalog.pg_roles AS u ON u.rolname = current_user
 LEFT JOIN pg_catalog.pg_namespace AS n ON n.nspname = 'dialoq'
 LEFT JOIN pg_catalog.pg_roles AS o ON o.oid = n.nspowner
 LEFT JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = 'installed' AND c.relkind = 'r'
+CROSS JOIN (SELECT ARRAY[
+    -- <each table> 'NAME',
+    'installed']::name[]) AS known (tables)
 WHERE d.datname = current_database()

@@ -5,6 +5,7 @@ mod report;
 use super::failure::{Failure, without_path};
 use super::globals::{Globals, parse_span, parse_time_to_work};
 use super::interrupt::Interrupt;
+use super::obstacles::Obstacles;
 use super::output::Output;
 use clap::{Args, ValueEnum};
 use dialoq::activation::{Mode, Program, Ramp};
@@ -30,9 +31,9 @@ use tokio::time::MissedTickBehavior;
 /// hand stays in the queue.
 ///
 /// Standard error tells what is waited for, each reader's start and end, each rollback, and when the queue is turned off or
-/// on; a terminal has a line with counts and rates, a log a line every 10 s in which something was done. With --json
-/// standard output has one event a line: waiting, started, ended, failed, launch_failed, queue_off, queue_on, counts,
-/// stopped.
+/// on; a terminal has a line with counts and rates, a log a line every 10 s in which something was done; and once a minute
+/// why no message can be received, as while the server is away. With --json standard output has one event a line: waiting,
+/// started, ended, failed, launch_failed, cannot_receive, queue_off, queue_on, counts, stopped.
 ///
 /// If an embedded store takes nothing more, as after a commit that failed, it ends with exit code 1: start it again to open the store.
 #[derive(Debug, Args)]
@@ -142,6 +143,7 @@ impl Activate {
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Other processes may have failed the store that this one owns, and no reader of this one meets that while it is idle.
         let mut failed = std::pin::pin!(broker.failed());
+        let mut obstacles = Obstacles::of(broker);
         let stopped = loop {
             tokio::select! {
                 biased;
@@ -151,6 +153,7 @@ impl Activate {
                     Some(event) => report.event(&event),
                     None => break Some(Ok(())),
                 },
+                why = obstacles.next() => report.cannot_receive(&why),
                 // It may ask a store that hangs; ctrl-C does not wait for it.
                 _ = due.tick() => tokio::select! {
                     () = interrupt.requested() => break None,

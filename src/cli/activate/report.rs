@@ -2,9 +2,9 @@
 
 use crate::cli::failure::Failure;
 use crate::cli::output::{Output, counted, printable, printable_name};
-use dialoq::Code;
 use dialoq::activation::ReaderEvent;
 use dialoq::internals::shell_command;
+use dialoq::{Code, Error};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -115,6 +115,12 @@ impl<'a> Report<'a> {
             ReaderEvent::QueueOn => self.turned(true),
             _ => {}
         }
+    }
+
+    /// The store cannot be worked with; the readers go on when that has passed.
+    pub(super) fn cannot_receive(&mut self, why: &Error) {
+        let text = format!("no message can be received: {}; trying again", printable(&why.to_string()));
+        self.say(json!({ "event": "cannot_receive", "why": why.to_string() }), &text);
     }
 
     /// The queue was turned off or on. Said once: the readers may tell what was said at the start.

@@ -42,6 +42,8 @@ enum Line {
     },
     /// No job can be taken.
     NoTake(String),
+    /// The end of a job cannot be reported yet.
+    NoReport(JobId, String),
     Warning(String),
     Note(String),
 }
@@ -80,6 +82,7 @@ impl Lines {
             // Here no handler blocks a thread: the process was stopped, and what came of it is an event of its own.
             WorkerEvent::HeldUp(..) => return,
             WorkerEvent::NoTake(error) => Line::NoTake(error.to_string()),
+            WorkerEvent::NoReport(job, error) => Line::NoReport(job.taken.job, error.to_string()),
         });
     }
 
@@ -115,6 +118,12 @@ fn say(output: &Output, line: &Line) {
         }
         Line::NoTake(why) if output.json => say_event(output, &json!({ "event": "cannot_take", "why": why })),
         Line::NoTake(why) => output.warning(&format!("no job can be taken: {why}; trying again")),
+        Line::NoReport(job, why) if output.json => {
+            say_event(output, &json!({ "event": "cannot_report", "job": job, "why": why }));
+        }
+        Line::NoReport(job, why) => {
+            output.warning(&format!("the end of job {job} cannot be reported: {why}; trying again"));
+        }
         Line::Warning(text) => output.warning(text),
         Line::Note(text) => output.note(text),
     }

@@ -23,6 +23,8 @@ pub(super) struct Counters {
     pub(super) failure: Said,
     /// Why no job can be taken.
     pub(super) no_take: Said,
+    /// Why no end of a job can be reported.
+    pub(super) no_report: Said,
 }
 
 /// The last reason, and when it was said; `None` if there is none any more.

@@ -2,7 +2,7 @@
 
 use crate::act::{Act, Answer};
 use crate::broker::Broker;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
 use crate::protocol::work::TakenJob;
 use crate::time::Timestamp;
 use crate::work::Job;
@@ -30,11 +30,14 @@ pub(super) struct Heartbeat<'a> {
     ran_us: AtomicU64,
     /// The longest time that it did not run, in microseconds.
     longest_us: AtomicU64,
+    /// When the lease was prolonged last, in microseconds since it was made.
+    prolonged_us: AtomicU64,
 }
 
 impl<'a> Heartbeat<'a> {
     pub(super) fn of(broker: &'a Broker, job: &'a Job, lease: Duration) -> Self {
-        Self { broker, job, lease, made: Instant::now(), ran_us: AtomicU64::new(0), longest_us: AtomicU64::new(0) }
+        let [ran_us, longest_us, prolonged_us] = [0; 3].map(AtomicU64::new);
+        Self { broker, job, lease, made: Instant::now(), ran_us, longest_us, prolonged_us }
     }
 
     /// Prolongs the lease for ever; ends when the job is lost.
@@ -67,7 +70,7 @@ impl<'a> Heartbeat<'a> {
             loop {
                 tokio::select! {
                     biased;
-                    lost = answered(&mut asked), if !asked.is_empty() => if let Some(lost) = lost {
+                    answer = answered(&mut asked), if !asked.is_empty() => if let Some(lost) = self.lost_by(answer) {
                         // It has ended, and what follows is no fault of the runtime.
                         self.ran();
                         self.ran_us.store(AT_THE_STORE, Relaxed);
@@ -81,15 +84,36 @@ impl<'a> Heartbeat<'a> {
             asked.push(broker.extend_job(taken, Some(lease)));
             self.ran_us.store(AT_THE_STORE, Relaxed);
             while asked.len() >= most_asked {
-                if let Some(lost) = answered(&mut asked).await {
+                if let Some(lost) = self.lost_by(answered(&mut asked).await) {
                     return lost;
                 }
             }
         }
     }
 
+    /// The error if the job is lost. After any other the next beat tries again; there is time for one more.
+    fn lost_by(&self, answer: Result<()>) -> Option<Error> {
+        match answer {
+            Ok(()) => {
+                self.prolonged_us.store(self.now_us(), Relaxed);
+                None
+            }
+            Err(error) => is_lost(&error).then_some(error),
+        }
+    }
+
+    /// Whether the lease may still run: it was prolonged, or this was made, less than its length before.
+    pub(super) fn may_hold(&self) -> bool {
+        let since = self.now_us().saturating_sub(self.prolonged_us.load(Relaxed));
+        Duration::from_micros(since) < self.lease
+    }
+
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.made.elapsed().as_micros()).unwrap_or(AT_THE_STORE - 1)
+    }
+
     fn ran(&self) {
-        let now_us = u64::try_from(self.made.elapsed().as_micros()).unwrap_or(AT_THE_STORE - 1);
+        let now_us = self.now_us();
         let before_us = self.ran_us.swap(now_us, Relaxed);
         if before_us != AT_THE_STORE {
             self.longest_us.fetch_max(now_us.saturating_sub(before_us), Relaxed);
@@ -105,14 +129,13 @@ impl<'a> Heartbeat<'a> {
     }
 }
 
-/// Waits for one of these answers; the error if it says that the job is lost. After any other the next beat tries again; there is time
-/// for one more.
-async fn answered(asked: &mut Vec<Answer<'_, ()>>) -> Option<Error> {
+/// Waits for one of these answers.
+async fn answered(asked: &mut Vec<Answer<'_, ()>>) -> Result<()> {
     std::future::poll_fn(|context| {
         for place in 0..asked.len() {
             if let Poll::Ready(answer) = Pin::new(&mut asked[place]).poll(context) {
                 drop(asked.remove(place));
-                return Poll::Ready(answer.err().filter(is_lost));
+                return Poll::Ready(answer);
             }
         }
         Poll::Pending
@@ -123,4 +146,16 @@ async fn answered(asked: &mut Vec<Answer<'_, ()>>) -> Option<Error> {
 /// Whether the job is no longer that of who took it.
 pub(super) fn is_lost(error: &Error) -> bool {
     [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN, Code::LEASE_LOST].contains(&error.code())
+}
+
+/// Waits for what is done for the job while its lease is prolonged: that waits for a connection like any call, and open transactions may hold
+/// the pool for longer than what is left of the lease.
+pub(super) async fn while_beating<R>(heartbeat: &Heartbeat<'_>, done: impl Future<Output = R>) -> R {
+    let mut done = std::pin::pin!(done);
+    tokio::select! {
+        biased;
+        done = &mut done => done,
+        // Lost, or ended by what is done: that says which.
+        _ = heartbeat.beat() => done.await,
+    }
 }

@@ -1,7 +1,7 @@
 //! A reader of a worker: takes a job, runs the handler on it, reports it, and takes the next.
 
 use super::counters::{AtWork, Counters, note_state};
-use super::heartbeat::{Heartbeat, is_lost};
+use super::heartbeat::{Heartbeat, is_lost, while_beating};
 use super::{Choices, Context, Worker, WorkerEvent};
 use crate::act::Act;
 use crate::activation::{HandlerResult, Session};
@@ -233,15 +233,14 @@ impl<T: Send + 'static> Reader<T> {
         let (reason, then) = match ended {
             Ended::Done(result) => {
                 if self.takes_with_report() {
-                    match self.while_beating(&job, self.complete_and_take(&job, result.clone())).await {
+                    let heartbeat = self.heartbeat(&job);
+                    match while_beating(&heartbeat, self.complete_and_take(&job, result.clone())).await {
                         Ok(next) => return self.note(&job, Ok(())).map(|_| next),
                         // As a rule neither was done. The report alone says why, and is made again where that helps.
                         Err(error) => tracing::debug!(job = job.taken.job.0, %error, "a report took no job with it"),
                     }
                 }
-                let lease = self.lease(&job);
-                let report = self.report(lease, || complete(broker, &job, result.clone()));
-                let completed = match self.while_beating(&job, report).await {
+                let completed = match self.report(&job, || complete(broker, &job, result.clone())).await {
                     Err(error) if self.is_completed(&job, &error).await => Ok(()),
                     completed => completed,
                 };
@@ -258,8 +257,7 @@ impl<T: Send + 'static> Reader<T> {
             Ended::Failed(reason, then) => (reason, then),
         };
         self.note_failure(&job, &reason);
-        let report = || report_failure(broker, &job, reason.clone(), then);
-        match self.while_beating(&job, self.report(self.lease(&job), report)).await {
+        match self.report(&job, || report_failure(broker, &job, reason.clone(), then)).await {
             Ok(state) => note_state(&job, state),
             Err(error) if !is_lost(&error) => return Err(error),
             // A job that was lost meanwhile has failed already.
@@ -286,17 +284,8 @@ impl<T: Send + 'static> Reader<T> {
         is_surplus
     }
 
-    /// Makes a report while the lease is prolonged: it waits for a connection like any call, and open transactions may hold the pool for longer
-    /// than what is left of the lease.
-    async fn while_beating<R>(&self, job: &Job, report: impl Future<Output = R>) -> R {
-        let heartbeat = Heartbeat::of(&self.worker.broker, job, self.lease(job));
-        let mut report = std::pin::pin!(report);
-        tokio::select! {
-            biased;
-            reported = &mut report => reported,
-            // Lost, or done by the report: it says which.
-            _ = heartbeat.beat() => report.await,
-        }
+    fn heartbeat<'a>(&'a self, job: &'a Job) -> Heartbeat<'a> {
+        Heartbeat::of(&self.worker.broker, job, self.lease(job))
     }
 
     async fn complete_and_take(&self, job: &Job, result: Option<Vec<u8>>) -> Result<Option<Job>> {
@@ -487,27 +476,38 @@ impl<T: Send + 'static> Reader<T> {
         self.worker.lease.unwrap_or_else(|| Duration::from_millis(of_queue()))
     }
 
-    /// Makes a report on a leased job again while it may succeed, for the length of a lease at most: if another session holds the
-    /// row of the job, as a take on a server does to its commit, or if the server or the owner of the file has gone for a moment.
-    /// A job whose handler had succeeded came back at the end of its lease, or was dead. A report may be made twice, because of its
-    /// token. A reader that is to stop does not wait for a server.
-    async fn report<R, F: Future<Output = Result<R>>>(&self, lease: Duration, report: impl Fn() -> F) -> Result<R> {
-        let begun = tokio::time::Instant::now();
-        loop {
-            let error = match report().await {
-                Err(error) if begun.elapsed() < lease => error,
-                done => return done,
-            };
-            let is_given_up = match error.code() {
-                Code::JOB_LOCKED => false,
-                Code::COMMIT_UNKNOWN => *self.stopped.borrow(),
-                _ => !error.is_retryable() || *self.stopped.borrow(),
-            };
-            if is_given_up {
-                return Err(error);
+    /// Makes a report on a leased job again while it may succeed and the lease is prolonged, and for the length of a lease after that: if
+    /// another session holds the row of the job, as a take on a server does to its commit; if the server or the owner of the file has
+    /// gone for a moment; if the disk is full, where a take still finds room and a report does not. A job whose handler had succeeded
+    /// came back at the end of its lease, or was dead. A report may be made twice, because of its token. A reader that is to stop does
+    /// not wait for a server.
+    async fn report<R, F: Future<Output = Result<R>>>(&self, job: &Job, report: impl Fn() -> F) -> Result<R> {
+        let heartbeat = self.heartbeat(job);
+        let reporting = async {
+            loop {
+                let error = match report().await {
+                    Err(error) if heartbeat.may_hold() => error,
+                    done => {
+                        self.counters.no_report.is_over();
+                        return done;
+                    }
+                };
+                let is_given_up = match error.code() {
+                    Code::JOB_LOCKED => false,
+                    Code::COMMIT_UNKNOWN => *self.stopped.borrow(),
+                    _ => !(error.is_retryable() || may_last(&error)) || *self.stopped.borrow(),
+                };
+                if is_given_up {
+                    return Err(error);
+                }
+                if may_last(&error) && self.counters.no_report.is_to_be_said(error.code()) {
+                    tracing::warn!(job = job.taken.job.0, queue = &*job.queue, %error, "the end of a job cannot be reported yet; trying again");
+                    self.observe(WorkerEvent::NoReport(job, &error));
+                }
+                tokio::time::sleep(PAUSE_BEFORE_REPORT).await;
             }
-            tokio::time::sleep(PAUSE_BEFORE_REPORT).await;
-        }
+        };
+        while_beating(&heartbeat, reporting).await
     }
 
     fn note_no_take(&self, error: &Error) {
@@ -580,6 +580,11 @@ async fn complete(act: &impl Act, job: &Job, result: Option<Vec<u8>>) -> Result<
         Some(result) => act.complete_job_with(job, result).await,
         None => act.complete_job(job).await,
     }
+}
+
+/// Whether the store takes no report, of any job, until an operator or a failover changes that.
+fn may_last(error: &Error) -> bool {
+    [Code::STORE_FULL, Code::STORE_READ_ONLY].contains(&error.code())
 }
 
 /// A pause that no job can have is the handler's error, not the job's: the queue's options decide then.

@@ -223,7 +223,7 @@ async fn install_locked(
 struct SchemaState {
     has_schema: bool,
     has_installed: bool,
-    /// Whether the roles exist and may use the schema.
+    /// Whether the roles exist and may use the schema and read its version: a copy restored without privileges has taken both away.
     has_roles: bool,
     /// Whether what the installation has made is marked; a copy without comments is not.
     is_marked: bool,

@@ -230,6 +230,7 @@ impl Database {
             }
             match self.poll_queues().await {
                 Ok(states) => {
+                    self.board.meet(None);
                     pause_state.has_failed = false;
                     if is_asked {
                         pause_state.note_asked(states.has_more_than(&last));
@@ -243,6 +244,7 @@ impl Database {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the queues could not be polled");
+                    self.board.meet(Some(Arc::new(error)));
                     pause_state.fail(longest);
                 }
             }
@@ -368,6 +370,7 @@ impl Database {
                 }
             };
             tracing::warn!(%error, "the connection for notifications of other processes was lost");
+            self.board.meet(Some(Arc::new(error)));
             self.set_polling(true);
             let again = tokio::select! {
                 biased;
@@ -376,6 +379,7 @@ impl Database {
             };
             let Some(again) = again else { return };
             listener = again;
+            self.board.meet(None);
             self.set_polling(false);
             self.catch_up().await;
         }
