@@ -16,6 +16,9 @@ GRANT SELECT ON dialoq.tick_failure TO dialoq_admin;
 GRANT SELECT ON dialoq.installed TO dialoq_user, dialoq_admin;
 -- <each view> GRANT SELECT ON dialoq.NAME TO dialoq_user, dialoq_admin;
 GO
+-- `Called by` marks procedures. This is the only function that users call: it makes the body of a job from a text.
+GRANT EXECUTE ON dialoq.utf8 TO dialoq_user, dialoq_admin;
+GO
 -- <each routine of dialoq_user> GRANT EXECUTE ON dialoq.NAME TO dialoq_user, dialoq_admin;
 GO
 -- <each routine of dialoq_admin> GRANT EXECUTE ON dialoq.NAME TO dialoq_admin;

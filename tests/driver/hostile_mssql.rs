@@ -298,7 +298,7 @@ pub(crate) fn session_settings_do_not_affect_verbs(store: Store) {
 }
 
 pub(crate) fn tick_is_not_called_in_a_transaction(store: Store) {
-    on(store, |_, mut client| async move {
+    on(store, |broker, mut client| async move {
         run(&mut client, "BEGIN TRANSACTION").await;
         assert_eq!(number(&mut client, "EXEC dialoq.tick").await, 60_005);
         run(&mut client, "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION").await;
@@ -306,6 +306,13 @@ pub(crate) fn tick_is_not_called_in_a_transaction(store: Store) {
         for top in ["0", "-1", "2147483647"] {
             assert_eq!(number(&mut client, &format!("EXEC dialoq.tick {top}")).await, 60_005, "{top}");
         }
+        // A step of SQL Agent reads these, because INSERT .. EXEC is a transaction.
+        let times = "DECLARE @due_at datetime2(6), @now_at datetime2(6); DECLARE @later datetime2(6) = DATEADD(minute, 5, SYSUTCDATETIME());
+            UPDATE dialoq.conversation_endpoint SET due_at = @later;
+            EXEC dialoq.tick 256, @due_at = @due_at OUTPUT, @now_at = @now_at OUTPUT;
+            IF @due_at <= @later AND @now_at IS NOT NULL PRINT N'given'; ELSE THROW 50001, N'the times are missing', 1;";
+        dialog(&broker).await;
+        assert_eq!(number(&mut client, times).await, 0);
     });
 }
 

@@ -58,6 +58,12 @@ pub(crate) fn members_execute_documented_routines_and_touch_no_table(_: Store) {
         assert_eq!(allowed(&database, &user, "EXECUTE", &procedures), of_users);
         assert_eq!(allowed(&database, &admin, "EXECUTE", &procedures), of_admins);
         assert_eq!(allowed(&database, &stranger, "EXECUTE", &procedures), BTreeSet::new());
+        // Plain T-SQL makes the body of a job with it.
+        let functions = names(&database, "FN");
+        let for_bodies = BTreeSet::from(["utf8".to_owned()]);
+        assert_eq!(allowed(&database, &user, "EXECUTE", &functions), for_bodies);
+        assert_eq!(allowed(&database, &admin, "EXECUTE", &functions), for_bodies);
+        assert_eq!(allowed(&database, &stranger, "EXECUTE", &functions), BTreeSet::new());
         let (tables, views) = (names(&database, "U"), names(&database, "V"));
         assert!(tables.len() > 15 && views.len() > 20, "{tables:?} {views:?}");
         for (who, url) in [("user", &user), ("admin", &admin), ("stranger", &stranger)] {

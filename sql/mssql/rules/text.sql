@@ -121,9 +121,11 @@ BEGIN
 END
 GO
 
--- UTF-8, in which a text becomes the body of a job. Other versions than SQL Server 2019 and later have no collation for it.
+-- UTF-8, in which a text becomes the body of a job; NULL for NULL. Other versions than SQL Server 2019 and later have no collation for it.
+-- Users call it, so that plain T-SQL can push a job with a text (roles.sql).
 CREATE FUNCTION dialoq.utf8(@text nvarchar(max)) RETURNS varbinary(max) AS
 BEGIN
+    IF @text IS NULL RETURN NULL;
     -- Every code page has ASCII.
     IF @text COLLATE Latin1_General_100_BIN2 NOT LIKE N'%[^' + NCHAR(1) + N'-' + NCHAR(127) + N']%'
         RETURN CAST(CAST(@text AS varchar(max)) AS varbinary(max));

@@ -47,9 +47,11 @@ BEGIN
         SET @instance = dialoq.id_text(@guid);
     ELSE IF @broker_instance IS NOT NULL
     BEGIN
-        -- The cast takes the first 36 characters of a longer text.
+        -- The cast takes the first 36 characters of a longer text. LEN leaves out spaces at the end. A character has two bytes on SQL Server,
+        -- on Babelfish one.
         SET @instance = dialoq.id_text(CASE
-            WHEN DATALENGTH(@broker_instance) = 72 OR DATALENGTH(@broker_instance) = 76 AND @broker_instance LIKE N'{%}'
+            WHEN DATALENGTH(@broker_instance) = 36 * DATALENGTH(N'a')
+                OR DATALENGTH(@broker_instance) = 38 * DATALENGTH(N'a') AND @broker_instance LIKE N'{%}'
             THEN TRY_CAST(@broker_instance AS uniqueidentifier) END);
         IF @instance IS NULL
         BEGIN

@@ -3,7 +3,8 @@
 -- of work queues. It passes over what is locked. If several sessions call it at once, one does the work. A step that fails is
 -- recorded in tick_failure and tried again a minute later; one that cannot be recorded, or that meets a deadlock, in the next tick. The
 -- other steps are done.
--- Takes: how many steps at most, 1 to 100000 (NULL: 500). A fourth of that is kept for each kind, so with several kinds it may be more
+-- Takes: how many steps at most, 1 to 100000 (NULL: 500). A fourth of that is kept for each kind, so with several kinds it may be more;
+--     variables for due_at and now_at: T-SQL cannot read the row, because INSERT .. EXEC is a transaction of the caller's
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock;
 --     has_due_schedules, whether a client has to fire a work schedule (fire_schedule); failure, why the last one of the steps failed
 --     that the next tick tries again (NULL: none did)
@@ -13,7 +14,7 @@
 -- For: plain SQL
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.tick
-    @top int = 500
+    @top int = 500, @due_at datetime2(6) = NULL OUTPUT, @now_at datetime2(6) = NULL OUTPUT
 AS
 BEGIN
     -- <settings>
@@ -272,6 +273,8 @@ BEGIN
         SET @has_due_schedules = 1;
     SET LOCK_TIMEOUT -1;
     IF @is_manual = 0 SET @now = SYSUTCDATETIME();
+    SET @due_at = @due;
+    SET @now_at = @now;
     SELECT @did AS did, @due AS due_at, dialoq.distinct_notices(@notices) AS notices, @now AS now_at,
         @has_due_schedules AS has_due_schedules, @failure AS failure;
 END
