@@ -19,6 +19,7 @@ pub(crate) struct Server {
     keeper: Option<Child>,
     _said: Option<BufReader<ChildStdout>>,
     template: OnceLock<String>,
+    copies: OnceLock<&'static str>,
 }
 
 #[derive(Debug)]
@@ -86,7 +87,14 @@ pub(super) fn server() -> &'static Server {
     SERVER.get_or_init(|| match env::var("DIALOQ_TEST_POSTGRES") {
         Ok(url) => {
             let psql = client().unwrap_or_else(|| fail("PostgreSQL", "there is no psql"));
-            Server { url: Url::parse(&url), psql, keeper: None, _said: None, template: OnceLock::new() }
+            Server {
+                url: Url::parse(&url),
+                psql,
+                keeper: None,
+                _said: None,
+                template: OnceLock::new(),
+                copies: OnceLock::new(),
+            }
         }
         Err(_) => start(None).unwrap_or_else(|why| fail("PostgreSQL does not start", why)),
     })
@@ -123,21 +131,38 @@ fn start(port: Option<u16>) -> Result<Server, String> {
         before: "postgres://dialoq@localhost/".to_owned(),
         after: format!("?host={folder}&port={}", port.unwrap_or(5432)),
     };
-    Ok(Server { url, psql, keeper: Some(keeper), _said: Some(said), template: OnceLock::new() })
+    Ok(Server {
+        url,
+        psql,
+        keeper: Some(keeper),
+        _said: Some(said),
+        template: OnceLock::new(),
+        copies: OnceLock::new(),
+    })
 }
 
 impl Server {
     /// Makes a database in which the broker is installed, and gives its URL.
     pub(super) fn create(&self, name: &str) -> String {
         let template = self.template.get_or_init(|| self.install());
-        self.sql(&format!("CREATE DATABASE {name} TEMPLATE {template}"));
+        self.sql(&format!("CREATE DATABASE {name} TEMPLATE {template} {}", self.copies()));
         self.url.of(name)
     }
 
     /// Makes an empty database, and gives its URL.
     pub(super) fn create_bare(&self, name: &str) -> String {
-        self.sql(&format!("CREATE DATABASE {name}"));
+        self.sql(&format!("CREATE DATABASE {name} {}", self.copies()));
         self.url.of(name)
+    }
+
+    /// How databases are copied. From PostgreSQL 15 on its own choice is through the log, block by block: 74 ms a database,
+    /// and 17 ms to drop it, where copies of files take 16 ms and 5 ms, and older versions know nothing else.
+    fn copies(&self) -> &'static str {
+        self.copies.get_or_init(|| {
+            let version = self.try_sql(&self.url.of("postgres"), "SHOW server_version_num");
+            let is_a_choice = version.is_ok_and(|number| number.parse().is_ok_and(|number: u32| number >= 150_000));
+            if is_a_choice { "STRATEGY FILE_COPY" } else { "" }
+        })
     }
 
     /// Makes a user, a member of that role if one is named, and gives the URL with which he comes to that database.
@@ -152,9 +177,17 @@ impl Server {
         format!("{scheme}://{name}:{name}@{place}/{path}")
     }
 
-    pub(super) fn remove(&self, name: &str) {
-        // A server of this process goes with everything in it, perhaps sooner than this.
-        let _ = self.try_sql(&self.url.of("postgres"), &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+    /// A database of a server of this process goes with everything in it, perhaps sooner than this. The test does not wait for it: the
+    /// server takes 100 ms to see that the sessions have ended.
+    pub(super) fn remove(&'static self, name: &str) {
+        let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+        let remove = move || {
+            let _ = self.try_sql(&self.url.of("postgres"), &drop);
+        };
+        match self.keeper {
+            Some(_) => _ = std::thread::spawn(remove),
+            None => remove(),
+        }
     }
 
     /// What the server has written into its log about that database; `None` of a server that the tests have not started.
