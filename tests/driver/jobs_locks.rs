@@ -476,7 +476,7 @@ pub(crate) fn a_take_that_waits_for_its_turn_begins_with_it(store: Store) {
         broker.close().await.unwrap();
         let other = connect(database.url()).await;
         let set = |second: u32| format!("SELECT dialoq.set_manual_now('2030-01-01 00:00:{second:02}Z')");
-        let take = "SELECT (extract(epoch FROM due_at) * 1000)::bigint % 60000
+        let take = "SELECT (extract(epoch FROM lease_until) * 1000)::bigint % 60000
             FROM dialoq.take_jobs('w', 9, p_has_lease => true, p_lease_ms => 1000)";
         // The queue of waiting takes gives up after some seconds. On a slow machine the play begins again.
         loop {

@@ -55,9 +55,9 @@ impl Guard {
 /// The guard's reason for refusing a statement; `None` if it failed for another reason.
 pub(super) fn explain(error: &rusqlite::Error) -> Option<&'static str> {
     (error.sqlite_error_code() == Some(rusqlite::ErrorCode::AuthorizationForStatementDenied)).then_some(
-        "it may not change Dialoq's own tables and views (dialoq_*, sys_*, queue_messages, dead_letters), nor make temporary objects, nor \
-         contain BEGIN, COMMIT, ROLLBACK, SAVEPOINT, ATTACH, DETACH or PRAGMA; the broker's verbs and the transaction it \
-         runs in do that. Nor may it call total_changes(), which counts the rows of every caller: ask for changes()",
+        "neither it nor a trigger that it fires may change Dialoq's own tables and views (dialoq_*, sys_*, queue_messages, dead_letters); it \
+         may not make temporary objects, nor contain BEGIN, COMMIT, ROLLBACK, SAVEPOINT, ATTACH, DETACH or PRAGMA; the broker's verbs and \
+         the transaction it runs in do that. Nor may it call total_changes(), which counts the rows of every caller: ask for changes()",
     )
 }
 

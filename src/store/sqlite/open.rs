@@ -94,7 +94,16 @@ pub(super) fn check_file(path: &Path, purpose: OpenFor) -> Result<()> {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             if purpose == OpenFor::Making {
-                Ok(())
+                // The file itself would be made, and stay as an empty one.
+                let longest_beside = std::fs::metadata(owner::beside(path, "-journal"));
+                match longest_beside.is_err_and(|error| error.kind() == std::io::ErrorKind::InvalidFilename) {
+                    true => refuse(
+                        Code::STORE_IO,
+                        "its name is too long: those of the files beside it have 8 bytes more; take a shorter one"
+                            .to_owned(),
+                    ),
+                    false => Ok(()),
+                }
             } else {
                 refuse(Code::STORE_IO, "there is no such file; `dialoq apply` makes it, or Broker::open".to_owned())
             }
@@ -504,6 +513,17 @@ mod tests {
                 let error = check_file(path, purpose).unwrap_err();
                 assert_eq!(error.code(), Code::STORE_FOREIGN, "{}", path.display());
             }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_name_that_leaves_no_room_for_the_files_beside_it_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(check_file(&folder.path().join("n".repeat(247)), OpenFor::Making).is_ok());
+        for length in [248, 255, 300] {
+            let error = check_file(&folder.path().join("n".repeat(length)), OpenFor::Making).unwrap_err();
+            assert!(error.code() == Code::STORE_IO && error.message().contains("too long"), "{error}");
         }
     }
 

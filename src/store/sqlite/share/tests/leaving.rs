@@ -199,8 +199,8 @@ async fn a_leased_job_goes_back_although_the_owner_closes_in_that_moment() {
         let Outcome::Jobs(jobs) = guest.submit(vec![take(Hold::Lease(None))]).await.unwrap().remove(0) else {
             panic!("no jobs")
         };
-        let closing = tokio::spawn(async move { owner.close().await });
         let Role::Guest(remote) = guest.membership.role_now() else { panic!("it works through the owner") };
+        let closing = tokio::spawn(async move { owner.close().await });
         // From the moment at which no owner is asked for anything new to that at which the next one is known.
         let mut spins = 0;
         while spins < round * 20 || !remote.client.is_lost() && round % 2 == 0 {
