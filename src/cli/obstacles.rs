@@ -12,17 +12,20 @@ use tokio::time::Instant;
 const LASTS: Duration = Duration::from_secs(2);
 /// After so long it is said again.
 const AGAIN: Duration = Duration::from_secs(60);
+/// After so long another one is said.
+const NEXT: Duration = Duration::from_secs(10);
 
 /// What keeps a store from all work.
 pub(super) struct Obstacles {
     met: Receiver<Option<Arc<Error>>>,
     since: Option<Instant>,
-    said_at: Option<Instant>,
+    /// None is said before.
+    not_before: Option<Instant>,
 }
 
 impl Obstacles {
     pub(super) fn of(broker: &Broker) -> Self {
-        Self { met: dialoq::internals::obstacle(broker), since: None, said_at: None }
+        Self { met: dialoq::internals::obstacle(broker), since: None, not_before: None }
     }
 
     /// Writes each of them as a warning.
@@ -39,18 +42,20 @@ impl Obstacles {
             // A value that is looked at keeps the store from noting another one.
             let met = self.met.borrow_and_update().clone();
             let Some(error) = met else {
-                self.since = None;
+                if self.since.take().is_some() {
+                    self.not_before = self.not_before.map(|at| at.min(Instant::now() + NEXT));
+                }
                 if self.met.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
                 continue;
             };
             let since = *self.since.get_or_insert_with(Instant::now);
-            let due = self.said_at.map_or(since + LASTS, |at| (at + AGAIN).max(since + LASTS));
+            let due = self.not_before.unwrap_or(since).max(since + LASTS);
             tokio::select! {
                 biased;
                 () = tokio::time::sleep_until(due) => {
-                    self.said_at = Some(Instant::now());
+                    self.not_before = Some(Instant::now() + AGAIN);
                     return error;
                 }
                 // The latest one is said.

@@ -19,7 +19,8 @@ DECLARE
         WHERE r.rolsuper OR r.oid = (SELECT n.nspowner FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'dialoq'));
     v_routines_by_default oid[];
     v_is_marked boolean := EXISTS (SELECT FROM pg_catalog.pg_class AS c
-        WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relname = 'installed'
+            AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
     v_relation_names text[] := ARRAY[
         -- <each table> 'NAME',
         -- <each view> 'NAME',

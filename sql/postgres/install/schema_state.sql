@@ -19,11 +19,12 @@ SELECT
             THEN coalesce((
                 SELECT CASE
                     WHEN pg_catalog.pg_has_role(r.oid, 'USAGE')
-                        THEN pg_catalog.format('the rights of the role dialoq_user on schema dialoq, which that role has lost, as in a copy '
-                            'restored without privileges; `dialoq install` by the schema''s owner ''%s'' grants them', o.rolname)
-                    WHEN pg_catalog.pg_has_role(r.oid, 'MEMBER') THEN 'INHERIT for its membership in the role dialoq_user'
+                        THEN pg_catalog.format('the rights of the role %s on schema dialoq, which that role has lost, as in a copy '
+                            'restored without privileges; `dialoq install` by the schema''s owner ''%s'' grants them', r.rolname, o.rolname)
+                    WHEN pg_catalog.pg_has_role(r.oid, 'MEMBER') THEN pg_catalog.concat('INHERIT for its membership in the role ', r.rolname)
                 END
-                FROM pg_catalog.pg_roles AS r WHERE r.rolname = 'dialoq_user'), 'membership in the role dialoq_user')
+                FROM pg_catalog.pg_roles AS r WHERE r.rolname IN ('dialoq_user', 'dialoq_admin') AND pg_catalog.pg_has_role(r.oid, 'MEMBER')
+                ORDER BY pg_catalog.pg_has_role(r.oid, 'USAGE') DESC, r.rolname DESC LIMIT 1), 'membership in the role dialoq_user')
     END AS missing_to_use,
     nullif(pg_catalog.concat_ws(', and ',
         CASE
