@@ -56,6 +56,33 @@ fn a_take_over_means_the_file_of_the_opening_whatever_its_link_names_by_then() {
     });
 }
 
+/// It did the work of the file that the link named, or owned the file at a path where no other process looked for it.
+#[cfg(unix)]
+#[test]
+fn a_link_in_the_place_of_the_file_is_not_taken_over() {
+    run(async || {
+        let (place, other) = (Place::new(), Place::new());
+        let owner = place.defined().await;
+        other.defined().await.close().await.unwrap();
+        let guest = place.open().await;
+        let kept = place.path.with_extension("kept");
+        std::fs::rename(&place.path, &kept).unwrap();
+        std::os::unix::fs::symlink(&other.path, &place.path).unwrap();
+        owner.close().await.unwrap();
+        let error = loop {
+            match send(&guest, "to the file of the opening").await {
+                Err(error) if error.code() == Code::OWNER_GONE => {}
+                done => break done.unwrap_err(),
+            }
+        };
+        assert!(error.code() == Code::STORE_IO && error.message().contains("has taken its place"), "{error}");
+        std::fs::remove_file(&place.path).unwrap();
+        std::fs::rename(&kept, &place.path).unwrap();
+        while send(&guest, "to the file of the opening").await.is_err() {}
+        assert_eq!(received(&guest).await, ["to the file of the opening"]);
+    });
+}
+
 #[test]
 fn a_guest_that_the_next_owner_refuses_works_through_the_one_after() {
     run(async || {

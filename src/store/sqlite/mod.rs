@@ -220,10 +220,9 @@ impl SqliteStore {
         ReadOnlyStore::open(options)
     }
 
-    /// Waits until all is written that was done until now.
+    /// Waits until all is written that was done until now, also what is in a batch under way.
     async fn write_all(&self) -> Result<()> {
-        let has_unwritten = self.engine.lock()?.has_unwritten();
-        if has_unwritten { written(&self.engine).await } else { Ok(()) }
+        written(&self.engine).await
     }
 
     /// Gives leased jobs back that no handler has seen; false if the store writes nothing more.

@@ -14,7 +14,7 @@ use super::{lock, unexpected};
 use crate::catalog::Catalog;
 use crate::core::Repair;
 use crate::error::{Code, Error, Result};
-use crate::store::sqlite::open::OtherName;
+use crate::store::sqlite::open::{OtherName, absolute_path};
 use crate::store::sqlite::reader_slots::ReaderSlots;
 use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, owner};
 use crate::store::url::Location;
@@ -382,6 +382,9 @@ impl Membership {
         if !is_first {
             options.lock_wait = LOCK_WAIT;
         }
+        if !is_first {
+            self.check_place()?;
+        }
         // The guests of an owner that was killed, or whose guest this process was, may have readers.
         let has_predecessor = !is_first || owner::is_named(&self.path);
         // A close waits for an opening under way, so the file is free when it returns. A drop does not wait.
@@ -409,6 +412,20 @@ impl Membership {
         let client = Client::new(stream, self.options.board.clone(), reader.clone(), self.catalog.clone());
         let client = client.map_err(|_| Obstacle::OwnerAbsent(owned))?;
         Ok(Acquired::Guest(Arc::new(RemoteStore { client, reader })))
+    }
+
+    /// Refuses a link that has taken the place of the file since: it means another one, or the file at another path, where other processes
+    /// look for the socket of its owner.
+    fn check_place(&self) -> std::result::Result<(), Obstacle> {
+        let found = absolute_path(&self.path);
+        if found == self.path {
+            return Ok(());
+        }
+        let (path, found) = (self.path.display(), found.display());
+        let why = format!(
+            "database '{path}' cannot be opened: a link to '{found}' has taken its place; close the broker and open that file"
+        );
+        Err(Obstacle::Refused(Error::new(Code::STORE_IO, why)))
     }
 
     /// The role as it is.

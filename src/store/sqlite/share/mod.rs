@@ -45,6 +45,7 @@ use membership::{Giver, Membership, Role, Routed, Stop};
 use remote_tx::SharedTx;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -75,6 +76,9 @@ fn unexpected(answer: &Answer) -> Error {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How long jobs that are given back wait for the owner's answer.
+const GIVEN_BACK: Duration = Duration::from_secs(1);
 
 /// A broker in a file that other processes use too.
 #[expect(missing_debug_implementations, reason = "not public, and too much to print")]
@@ -192,12 +196,32 @@ impl Store for SharedStore {
         Box::pin(async move {
             // Without an answer those of a guest were lost if the owner closed in that moment. A job goes back once, so what an owner may
             // have done already is asked of the next one too.
+            let call = Call::GiveBack(jobs);
             loop {
-                match self.membership.route(Call::GiveBack(jobs.clone())).await {
-                    Ok(Routed::Local(owned, _)) => return owned.store.give_back_jobs(jobs).await,
-                    Ok(Routed::Remote(..)) => return,
-                    Err(error) if error.code() == Code::OWNER_GONE => {}
+                let remote = match self.membership.role().await {
+                    Ok(Giver::Owner(owned)) => {
+                        if let Call::GiveBack(jobs) = call {
+                            owned.store.give_back_jobs(jobs).await;
+                        }
+                        return;
+                    }
+                    Ok(Giver::Guest(remote)) => remote,
                     Err(error) => return tracing::warn!(%error, "jobs could not be given back; their leases end"),
+                };
+                let error = match tokio::time::timeout(GIVEN_BACK, remote.client.submit(&call)).await {
+                    Ok(Ok(_)) => return,
+                    // A worker that stops does not wait for an owner that is stopped or hangs. That one has read the call, or will.
+                    Err(_) => {
+                        return tracing::warn!(
+                            "the owner of the database has not answered yet that jobs are given back"
+                        );
+                    }
+                    Ok(Err(error)) => error,
+                };
+                match error.code() {
+                    Code::STORE_CLOSED => self.membership.await_other_role(&remote).await,
+                    Code::OWNER_GONE => {}
+                    _ => return tracing::warn!(%error, "jobs could not be given back; their leases end"),
                 }
             }
         })

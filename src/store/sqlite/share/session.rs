@@ -322,7 +322,11 @@ impl GuestSession {
             Call::GiveBack(jobs) => {
                 let is_given = store.give_back(&jobs);
                 if id != 0 {
-                    self.answers.answer(id, if is_given { Ok(Answer::Done) } else { Err(Error::closed()) });
+                    // The next owner reads the file: one that dies now must have written it.
+                    self.run(id, async move {
+                        store.write_all().await?;
+                        if is_given { Ok(Answer::Done) } else { Err(Error::closed()) }
+                    });
                 }
             }
             Call::Watch { queue } => self.watch(queue),

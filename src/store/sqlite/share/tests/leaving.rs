@@ -213,6 +213,24 @@ async fn a_leased_job_goes_back_although_the_owner_closes_in_that_moment() {
     }
 }
 
+/// A worker that was to stop waited for an owner that was stopped.
+#[tokio::test]
+async fn a_job_that_goes_back_waits_a_moment_for_an_owner_that_hangs() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let owner = with_a_job(folder.path()).await;
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    let Outcome::Jobs(jobs) = guest.submit(vec![take(Hold::Lease(None))]).await.unwrap().remove(0) else {
+        panic!("no jobs")
+    };
+    // What the owner does is not written, so nothing is answered.
+    let holder = rusqlite::Connection::open(database_in(folder.path())).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    guest.give_back_jobs(vec![jobs[0].taken]).await;
+    drop(holder);
+    assert_eq!(next_attempt(&owner).await, 1);
+}
+
 /// Another program's write lock holds the take up for longer than the owner that closes waits for transactions.
 #[tokio::test]
 async fn a_leased_job_goes_back_although_its_caller_leaves_late_in_the_close_of_the_owner() {
