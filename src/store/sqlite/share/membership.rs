@@ -155,7 +155,7 @@ impl Membership {
     pub(super) fn new(options: SqliteOptions, path: PathBuf) -> Arc<Self> {
         Arc::new(Self {
             // Settled once: a take-over means the file of this opening, whatever folder the process is in by then and whatever the
-            // link names. Settled anew, it went to another database, whose jobs it did.
+            // link names. Settled again later, it led to another database, whose jobs were done.
             options: SqliteOptions { is_shared: true, location: Location::File(path.clone()), ..options },
             path,
             role: watch::Sender::new(Role::Pending),
