@@ -105,7 +105,7 @@ pub enum WorkerEvent<'a> {
     HeldUp(&'a Job, Duration),
     /// No job can be taken; the readers try again, and this is said once a minute.
     NoTake(&'a Error),
-    /// The end of the attempt cannot be reported yet: the disk is full, or the server only reads. The same.
+    /// The end of the attempt cannot be reported yet, as while the disk is full; the reader keeps the job and tries again. The same.
     NoReport(&'a Job, &'a Error),
 }
 
