@@ -341,8 +341,8 @@ fn refused(server: &DbError, asked: Asked<'_>, label: &DatabaseLabel) -> (Error,
         "25006" if !asked.is_users() => store(
             Code::STORE_READ_ONLY,
             format!(
-                "{label} only reads: {said} ({what}); begin a transaction of your own READ WRITE, or name its primary server, or several \
-                 hosts with target_session_attrs=read-write"
+                "{label} only reads: {said} ({what}); begin a transaction of your own READ WRITE; of a standby name its primary, or several \
+                 hosts with target_session_attrs=read-write; otherwise lift default_transaction_read_only of the role or the database"
             ),
         ),
         // The role would not help the user's own statement: it lacks a right on a table of the user's.

@@ -75,12 +75,20 @@ pub(super) enum OpenFor {
     Reading,
 }
 
+/// The longest path of a database on Unix, in bytes: SQLite takes 512, of which it keeps 8 for the files beside it.
+const LONGEST_PATH: usize = 504;
+
 /// Refuses a visibly unusable file before SQLite or the lock touch it.
 pub(super) fn check_file(path: &Path, purpose: OpenFor) -> Result<()> {
     let done = if purpose == OpenFor::Reading { "read" } else { "opened" };
     let refuse = |code: Code, why: String| {
         Err(Error::new(code, format!("database '{}' cannot be {done}: {why}", path.display())))
     };
+    let length = std::path::absolute(path).map_or(0, |path| path.as_os_str().len());
+    if cfg!(unix) && length > LONGEST_PATH {
+        let why = format!("its path has {length} bytes, and SQLite takes {LONGEST_PATH}; take a shorter one");
+        return refuse(Code::STORE_IO, why);
+    }
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => refuse(Code::STORE_FOREIGN, "it is a folder".to_owned()),
         // SQLite would make its log beside a device, and delete files there.
@@ -524,6 +532,29 @@ mod tests {
         for length in [248, 255, 300] {
             let error = check_file(&folder.path().join("n".repeat(length)), OpenFor::Making).unwrap_err();
             assert!(error.code() == Code::STORE_IO && error.message().contains("too long"), "{error}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_sqlite_does_not_take_is_refused_before_a_file_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut deep = folder.path().to_owned();
+        while deep.as_os_str().len() + 102 <= LONGEST_PATH {
+            deep.push("d".repeat(100));
+        }
+        std::fs::create_dir_all(&deep).unwrap();
+        let room = LONGEST_PATH - deep.as_os_str().len() - 1;
+        let longest = deep.join("n".repeat(room));
+        assert!(check_file(&longest, OpenFor::Making).is_ok());
+        // So much is what SQLite takes.
+        rusqlite::Connection::open(&longest)
+            .unwrap()
+            .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (n)")
+            .unwrap();
+        for purpose in [OpenFor::Making, OpenFor::Writing, OpenFor::Reading] {
+            let error = check_file(&deep.join("n".repeat(room + 1)), purpose).unwrap_err();
+            assert!(error.code() == Code::STORE_IO && error.message().contains("505 bytes"), "{error}");
         }
     }
 
