@@ -292,7 +292,8 @@ impl Broker {
     ///
     /// For a process that makes no calls of its own. Its activated handlers and workers wait for messages, and would wait for ever
     /// in a store that another caller has failed. Close the broker then, and open it again. It asks once a second, and opens no
-    /// transaction for that. A server that is away, or a file that another process takes over, may come back, and is no failure.
+    /// transaction for that. A server that is away, a file that another process takes over, or a full disk may come to an end, and is no
+    /// failure.
     pub async fn failed(&self) -> Error {
         loop {
             tokio::time::sleep(CHECK_EVERY).await;

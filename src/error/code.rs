@@ -154,7 +154,8 @@ codes! {
     STORE_NEWER = 60013, Store;
     /// The database file or its folder cannot be written.
     STORE_READ_ONLY = 60014, Store;
-    /// An earlier commit failed; nothing more is accepted until the store is opened again.
+    /// An earlier commit failed; nothing more is accepted until the store is opened again. A file that may be shared is opened again by
+    /// itself after a full disk.
     STORE_POISONED = 60015, Store;
     /// The broker is closed.
     STORE_CLOSED = 60016, Store;

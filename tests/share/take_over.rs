@@ -68,7 +68,8 @@ fn a_link_in_the_place_of_the_file_is_not_taken_over() {
         let kept = place.path.with_extension("kept");
         std::fs::rename(&place.path, &kept).unwrap();
         std::os::unix::fs::symlink(&other.path, &place.path).unwrap();
-        owner.close().await.unwrap();
+        // An error if the owner has seen it already.
+        let _ = owner.close().await;
         let error = loop {
             match send(&guest, "to the file of the opening").await {
                 Err(error) if error.code() == Code::OWNER_GONE => {}
@@ -80,6 +81,39 @@ fn a_link_in_the_place_of_the_file_is_not_taken_over() {
         std::fs::rename(&kept, &place.path).unwrap();
         while send(&guest, "to the file of the opening").await.is_err() {}
         assert_eq!(received(&guest).await, ["to the file of the opening"]);
+    });
+}
+
+/// A report on a job of the file that was opened completed one of the other file.
+#[cfg(unix)]
+#[test]
+fn another_file_in_the_place_of_the_file_is_not_taken_over() {
+    run(async || {
+        let (place, other) = (Place::new(), Place::new());
+        let owner = place.defined().await;
+        other.defined().await.close().await.unwrap();
+        let guest = place.open().await;
+        let kept = place.path.with_extension("kept");
+        std::fs::rename(&place.path, &kept).unwrap();
+        std::fs::rename(&other.path, &place.path).unwrap();
+        let refused = async |broker: &Broker| loop {
+            match send(broker, "to the file of the opening").await {
+                Err(error) if error.code() == Code::OWNER_GONE => {}
+                done => break done.unwrap_err(),
+            }
+        };
+        refused(&owner).await;
+        let _ = owner.close().await;
+        let error = refused(&guest).await;
+        assert!(
+            error.code() == Code::STORE_IO && error.message().contains("another file has taken its place"),
+            "{error}"
+        );
+        std::fs::rename(&place.path, &other.path).unwrap();
+        std::fs::rename(&kept, &place.path).unwrap();
+        while send(&guest, "to the file of the opening").await.is_err() {}
+        assert_eq!(received(&guest).await, ["to the file of the opening"]);
+        assert!(other.open().await.receive("to").await.unwrap().is_none());
     });
 }
 

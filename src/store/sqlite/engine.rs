@@ -57,6 +57,8 @@ pub(super) struct Engine {
     recent: Arc<Mutex<Recent<MessageRow>>>,
     pub(super) ending: Arc<Ending>,
     pub(super) unseen: UnseenAnswers,
+    /// The store has failed because the disk was full. Asked before each call, so not under the lock of the state.
+    pub(super) is_full: AtomicBool,
     /// Set once the connections are released.
     pub(super) is_released: AtomicBool,
     /// The last field, so that the lock goes after every connection of the store is closed.
@@ -92,6 +94,7 @@ impl Engine {
             recent,
             ending,
             unseen: UnseenAnswers::default(),
+            is_full: AtomicBool::new(false),
             is_released: AtomicBool::new(false),
             owner: Mutex::new(owner),
         }

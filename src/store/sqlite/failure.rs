@@ -18,7 +18,7 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
             Code::STORE_READ_ONLY,
             "the file, its folder, or the -wal or -shm beside it cannot be read or written, or a newer SQLite made the file",
         ),
-        Some(ErrorCode::DiskFull) => (Code::STORE_FULL, "the disk is full; make room and open it again"),
+        Some(ErrorCode::DiskFull) => (Code::STORE_FULL, "the disk is full; make room on it"),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             (Code::STORE_OWNED, "another program holds a lock on the file for too long")
         }

@@ -235,6 +235,11 @@ impl SqliteStore {
         self.engine.lock_even_failed().failed.is_some()
     }
 
+    /// Whether it has failed because the disk was full. Nothing that was acknowledged is lost, and another opening may find room.
+    fn is_full(&self) -> bool {
+        self.engine.is_full.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
     /// The repairs made when the database was opened.
     pub fn repairs(&self) -> &Arc<[Repair]> {
         &self.repairs

@@ -82,22 +82,49 @@ impl SqliteOptions {
     }
 }
 
-/// Makes the n-th write to the tables fail, like a full disk; every later one fails too.
+/// Makes the n-th write to the tables fail; every later one fails too.
 #[derive(Debug)]
 pub struct Fault {
     left: AtomicU64,
     strikes_after: bool,
+    /// It is a full disk, on which there may be room again.
+    is_disk: bool,
+    strikes: AtomicU64,
 }
 
 impl Fault {
     /// Fails the `nth` operation, counted from 1, before it happens.
     pub fn before(nth: u64) -> Arc<Self> {
-        Arc::new(Self { left: AtomicU64::new(nth), strikes_after: false })
+        Arc::new(Self::new(nth, false, false))
     }
 
     /// Runs the `nth` operation and then fails it, like a disk that loses the answer.
     pub fn after(nth: u64) -> Arc<Self> {
-        Arc::new(Self { left: AtomicU64::new(nth), strikes_after: true })
+        Arc::new(Self::new(nth, true, false))
+    }
+
+    /// A disk that has room until it is filled.
+    pub fn disk() -> Arc<Self> {
+        Arc::new(Self::new(u64::MAX, false, true))
+    }
+
+    fn new(nth: u64, strikes_after: bool, is_disk: bool) -> Self {
+        Self { left: AtomicU64::new(nth), strikes_after, is_disk, strikes: AtomicU64::new(0) }
+    }
+
+    /// From the next operation on there is no room.
+    pub fn fill(&self) {
+        self.left.store(1, SeqCst);
+    }
+
+    /// There is room again.
+    pub fn make_room(&self) {
+        self.left.store(u64::MAX, SeqCst);
+    }
+
+    /// How many operations it has made fail.
+    pub fn strikes(&self) -> u64 {
+        self.strikes.load(SeqCst)
     }
 
     /// Whether it has struck.
@@ -113,11 +140,16 @@ impl Fault {
             return operation();
         }
         self.left.store(0, SeqCst);
+        self.strikes.fetch_add(1, SeqCst);
         if left == 1 && self.strikes_after {
             operation()?;
         }
         Err(rusqlite::Error::SqliteFailure(
-            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL),
+            rusqlite::ffi::Error::new(if self.is_disk {
+                rusqlite::ffi::SQLITE_FULL
+            } else {
+                rusqlite::ffi::SQLITE_IOERR
+            }),
             Some("a fault was asked for".to_owned()),
         ))
     }
@@ -142,6 +174,7 @@ mod tests {
                 assert_eq!((done.is_ok(), has_happened), (place < 2, expected), "operation {place} of {fault:?}");
             }
             assert!(fault.has_struck());
+            assert_eq!(fault.strikes(), 2);
         }
     }
 }

@@ -47,7 +47,7 @@ impl Peer {
 
 /// The identity of a file, whatever its name: device and inode, or the path where there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum FileKey {
+pub(super) enum FileKey {
     #[cfg(unix)]
     Inode(u64, u64),
     #[cfg(not(unix))]
@@ -405,8 +405,8 @@ fn folder_of(database: &Path) -> Option<FileKey> {
     existing_key(database.parent()?).ok()?
 }
 
-/// `None` if there is no such file.
-fn existing_key(database: &Path) -> std::io::Result<Option<FileKey>> {
+/// The identity of the file of that name; `None` if there is no such file.
+pub(super) fn existing_key(database: &Path) -> std::io::Result<Option<FileKey>> {
     match std::fs::metadata(database) {
         #[cfg(unix)]
         Ok(found) => Ok(Some(key_of(&found))),

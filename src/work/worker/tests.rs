@@ -7,6 +7,8 @@ use crate::error::Code;
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{Outcome, Verb};
 use crate::store::layer::{CallState, Done, Layer, Request, Unchanged};
+use crate::store::sqlite::{Fault, SharedStore, SqliteOptions};
+use crate::store::url::Location;
 use crate::store::{OpenOptions, Seen, Store, StoreTx};
 use crate::testing::TestBroker;
 use crate::time::{Clock, Timestamp};
@@ -120,6 +122,37 @@ async fn a_report_is_made_again_if_the_server_was_gone_for_a_moment() {
         let (done, state) = reported(code, false).await;
         assert_eq!((done.failed, state), (1, Some("dead: no such address".to_owned())), "{code}");
     }
+}
+
+/// Its process ended, and the job came back with an attempt less at each start, until it was dead, though its handler had succeeded each
+/// time.
+#[tokio::test]
+async fn a_job_whose_report_meets_a_full_disk_is_done_once() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Fault::disk();
+    let mut options = SqliteOptions::new(Location::File(folder.path().join("a.db")));
+    options.fault = Some(disk.clone());
+    let store = SharedStore::open(options).unwrap();
+    let broker = Broker::over(store);
+    broker.execute("CREATE WORK QUEUE tasks WITH MAX_ATTEMPTS = 1").await.unwrap();
+    broker.push_job(TASKS, &"x".to_owned()).await.unwrap();
+    let fills = disk.clone();
+    let worker = broker.worker(TASKS, move |_, _| {
+        fills.fill();
+        async { Ok::<_, String>(()) }
+    });
+    let running = worker.start();
+    // The report, and one after the file was opened again.
+    while disk.strikes() < 2 {
+        tokio::task::yield_now().await;
+    }
+    disk.make_room();
+    while !broker.jobs(&JobFilter::default(), 1).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let done = running.stop().await;
+    assert_eq!((done.completed, done.failed, done.lost), (1, 0, 0));
 }
 
 /// As where the server stops with its workers: the job comes back when its lease is over, and the worker says so.

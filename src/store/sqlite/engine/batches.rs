@@ -8,7 +8,7 @@ use crate::store::sqlite::failure::{is_busy, poisoned, storage};
 use crate::store::sqlite::state::{SqlCommit, State};
 use crate::store::sqlite::{board, read};
 use crate::time::Timestamp;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
@@ -364,7 +364,12 @@ impl Engine {
         write.roll_back();
         tracing::error!(%failure, "a batch could not be written; the store takes nothing more");
         // Marked first, so that a caller that gets the failure finds the store poisoned.
-        self.lock_even_failed().fail(failure);
+        let mut state = self.lock_even_failed();
+        if state.failed.is_none() {
+            self.is_full.store(failure.code() == Code::STORE_FULL, SeqCst);
+        }
+        state.fail(failure);
+        drop(state);
         for answer in batch.answers.drain(..) {
             let _ = answer.sender.send(Err(failure.duplicate()));
         }

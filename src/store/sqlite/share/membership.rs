@@ -24,7 +24,7 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -42,6 +42,12 @@ const OWNER_ANNOUNCES: (Duration, Duration) = (Duration::from_millis(500), Durat
 /// How long a new owner starts no further readers: the guests of the last owner enter theirs meanwhile. They try to connect
 /// every 100 ms.
 const SLOTS_ENTER: Duration = Duration::from_secs(1);
+/// The shortest and the longest pause before a file is opened again whose disk was full, and how many times as long as its last opening
+/// took it is between them. The next write may meet the full disk too, and an opening reads the whole file; but leases are to be prolonged.
+const FULL_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const FULL_PAUSE_TIMES: u32 = 4;
+/// How often a full disk is worth a warning.
+const FULL_WARNING_EVERY: Duration = Duration::from_secs(60);
 /// How long the guests of an owner that was dropped, not closed, wait for the answers to calls under way.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
@@ -97,6 +103,9 @@ pub(super) enum Routed {
 pub(super) struct Membership {
     pub(super) options: SqliteOptions,
     pub(super) path: PathBuf,
+    full_warned: Mutex<Option<Instant>>,
+    /// The file itself, once it was opened.
+    file: OnceLock<owner::FileKey>,
     role: watch::Sender<Role>,
     /// The definitions as last known.
     pub(super) catalog: Arc<Mutex<Arc<Catalog>>>,
@@ -119,6 +128,15 @@ struct Slot {
 enum Acquired {
     Owner(Arc<SqliteStore>, ReaderSlots),
     Guest(Arc<RemoteStore>),
+}
+
+/// How long this process has owned the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owned {
+    /// Its store has ended, or takes nothing more.
+    ToTheEnd,
+    /// The file is to be opened again.
+    UntilTheDiskWasFull,
 }
 
 /// Why an attempt to own the file or to work through its owner has failed.
@@ -158,6 +176,8 @@ impl Membership {
             // link names. Settled again later, it led to another database, whose jobs were done.
             options: SqliteOptions { is_shared: true, location: Location::File(path.clone()), ..options },
             path,
+            full_warned: Mutex::default(),
+            file: OnceLock::new(),
             role: watch::Sender::new(Role::Pending),
             catalog: Arc::default(),
             slots: Mutex::default(),
@@ -170,9 +190,21 @@ impl Membership {
     /// Owns the file or works through its owner, in turn, until the store is closed.
     pub(super) async fn run(self: Arc<Self>, opened: Opened) {
         let mut opened = Some(opened);
-        while let Some(acquired) = self.acquire(&mut opened).await {
+        loop {
+            let began = Instant::now();
+            let Some(acquired) = self.acquire(&mut opened).await else { return };
+            let took = began.elapsed();
             match acquired {
-                Acquired::Owner(store, slots) => return self.own(store, slots, opened.take()).await,
+                Acquired::Owner(store, slots) => {
+                    if self.own(store, slots, opened.take()).await == Owned::ToTheEnd {
+                        return;
+                    }
+                    let mut stopping = self.stopping.subscribe();
+                    tokio::select! {
+                        () = tokio::time::sleep((took * FULL_PAUSE_TIMES).clamp(FULL_PAUSES.0, FULL_PAUSES.1)) => {}
+                        _ = stopping.wait_for(Stop::is_asked) => {}
+                    }
+                }
                 Acquired::Guest(remote) => {
                     if !self.publish(Role::Guest(remote.clone()), opened.take(), Arc::default()) {
                         return;
@@ -184,21 +216,26 @@ impl Membership {
         }
     }
 
-    /// Works for the other processes until the store ends.
-    async fn own(&self, store: Arc<SqliteStore>, slots: ReaderSlots, opened: Option<Opened>) {
+    /// Works for the other processes until the store ends, or the disk is full.
+    async fn own(&self, store: Arc<SqliteStore>, slots: ReaderSlots, opened: Option<Opened>) -> Owned {
         let complete_at = slots.is_incomplete().then(|| tokio::time::Instant::now() + SLOTS_ENTER);
         let owned = Arc::new(OwnedStore::new(store.clone(), self.options.board.clone(), slots));
         let repairs = store.repairs().clone();
         // A process that finds the file owned can connect.
         let listening = serve::listen(&self.path, &store);
         if !self.publish(Role::Owner(owned.clone()), opened, repairs) {
-            return;
+            return Owned::ToTheEnd;
         }
         let mut stopping = self.stopping.subscribe();
         let durability = self.options.durability;
         let serving = serve::run(&owned, listening, &self.path, durability, complete_at, stopping.clone());
         let (end, connections) = serving.await;
-        if end == End::Failed {
+        let is_full = end == End::Failed && store.is_full();
+        if is_full {
+            self.warn_of_full_disk();
+            *lock(&self.catalog) = store.catalog();
+            self.lose_owner();
+        } else if end == End::Failed {
             tracing::error!(
                 "the store has failed and refuses all calls until it is opened again; another process may take the file over"
             );
@@ -211,7 +248,7 @@ impl Membership {
                 let _ = store.write_all().await;
             };
             let _ = tokio::time::timeout(LAST_ANSWERS, ending).await;
-            return;
+            return Owned::ToTheEnd;
         }
         let connections = if end == End::Failed { connections } else { connections.drain().await };
         // The socket is gone, so the next owner's is not deleted. What is under way is answered by the store that closes.
@@ -223,9 +260,25 @@ impl Membership {
             }
         };
         let (closed, ()) = tokio::join!(store.close(), answering);
+        if is_full && !stopping.borrow().is_asked() {
+            return Owned::UntilTheDiskWasFull;
+        }
+        // All that was acknowledged is in the file, and the callers of the rest have their errors.
+        let closed = if store.is_full() { Ok(()) } else { closed };
         lock(&self.closed).get_or_insert(closed);
         drop(store);
         let _ = stopping.wait_for(Stop::is_asked).await;
+        Owned::ToTheEnd
+    }
+
+    fn warn_of_full_disk(&self) {
+        let mut warned = lock(&self.full_warned);
+        if warned.is_none_or(|at| at.elapsed() >= FULL_WARNING_EVERY) {
+            *warned = Some(Instant::now());
+            tracing::warn!(
+                "the disk was full; the database is opened again by this process, or taken over by another one that uses it"
+            );
+        }
     }
 
     /// Returns soon after the store was dropped.
@@ -305,6 +358,9 @@ impl Membership {
             let obstacle = match self.attempt(opened.is_some()).await {
                 Ok(acquired) => {
                     self.options.board.meet(None);
+                    if let (None, Ok(Some(file))) = (self.file.get(), owner::existing_key(&self.path)) {
+                        let _ = self.file.set(file);
+                    }
                     return Some(acquired);
                 }
                 Err(obstacle) => obstacle,
@@ -415,17 +471,28 @@ impl Membership {
     }
 
     /// Refuses a link that has taken the place of the file since: it means another one, or the file at another path, where other processes
-    /// look for the socket of its owner.
+    /// look for the socket of its owner. Refuses another file there too: a report on a job of the old one completed a job of that one.
     fn check_place(&self) -> std::result::Result<(), Obstacle> {
+        let path = self.path.display();
+        let refuse = |why: String| Err(Obstacle::Refused(Error::new(Code::STORE_IO, why)));
         let found = absolute_path(&self.path);
-        if found == self.path {
-            return Ok(());
+        if found != self.path {
+            let found = found.display();
+            return refuse(format!(
+                "database '{path}' cannot be opened: a link to '{found}' has taken its place; close the broker and open that file"
+            ));
         }
-        let (path, found) = (self.path.display(), found.display());
-        let why = format!(
-            "database '{path}' cannot be opened: a link to '{found}' has taken its place; close the broker and open that file"
-        );
-        Err(Obstacle::Refused(Error::new(Code::STORE_IO, why)))
+        // A file that cannot be looked at is an obstacle to its opening.
+        let found = owner::existing_key(&self.path).unwrap_or_default();
+        if let (Some(found), Some(opened)) = (found, self.file.get())
+            && found != *opened
+        {
+            return refuse(format!(
+                "database '{path}' cannot be opened: another file has taken its place; close the broker and open it again, which \
+                 opens that file"
+            ));
+        }
+        Ok(())
     }
 
     /// The role as it is.
@@ -435,17 +502,27 @@ impl Membership {
 
     /// Who does calls now, once that is known.
     pub(super) async fn role(&self) -> Result<Giver> {
+        let is_known = |role: &Role| match role {
+            Role::Pending => false,
+            Role::Owner(owned) => !owned.store.is_full(),
+            Role::Guest(_) | Role::Unusable(_) | Role::Closed => true,
+        };
         let role = match self.role_now() {
-            Role::Pending => {
+            known if is_known(&known) => known,
+            unknown => {
+                // Its thread may not know yet that the disk was full.
+                if let Role::Owner(owned) = &unknown {
+                    owned.note_failure();
+                }
+                drop(unknown);
                 let mut role = self.role.subscribe();
-                let known = role.wait_for(|role| !matches!(role, Role::Pending));
+                let known = role.wait_for(is_known);
                 match tokio::time::timeout(OWNER_STARTS, known).await {
                     Ok(Ok(role)) => role.clone(),
                     Ok(Err(_)) => Role::Closed,
                     Err(_) => return Err(self.pending_error()),
                 }
             }
-            known => known,
         };
         match role {
             Role::Owner(owned) => Ok(Giver::Owner(owned)),

@@ -42,6 +42,7 @@ pub(super) use ask::lock_holder;
 use client::outcomes;
 use frame::{Answer, Call};
 use membership::{Giver, Membership, Role, Routed, Stop};
+use owned::OwnedStore;
 use remote_tx::SharedTx;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -56,6 +57,15 @@ fn owner_gone() -> Error {
         "the process that owned the database file ended during the call, closed it, or its store failed; another process \
          takes over. A transaction that was not committed is rolled back, what was sent without one may have happened or \
          not",
+    )
+}
+
+/// The error of a call that the store of this process has refused because a commit before it has met a full disk. It has not happened.
+fn opened_again() -> Error {
+    Error::new(
+        Code::OWNER_GONE,
+        "the disk was full, so the database is being opened again; the call has not happened, and a transaction that was not \
+         committed is rolled back: try again",
     )
 }
 
@@ -143,6 +153,20 @@ impl SharedStore {
     }
 }
 
+/// The result of a call on the store of this process; what shows that the disk was full is noted.
+fn of_own<T>(owned: &OwnedStore, done: Result<T>) -> Result<T> {
+    let Err(error) = done else { return done };
+    if !owned.store.is_full() {
+        return Err(error);
+    }
+    owned.note_failure();
+    Err(match error.code() {
+        // Closed meanwhile, to be opened again.
+        Code::STORE_POISONED | Code::STORE_CLOSED => opened_again().caused_by(error),
+        _ => error,
+    })
+}
+
 impl Drop for SharedStore {
     fn drop(&mut self) {
         self.membership.stop(Stop::Drop);
@@ -156,7 +180,7 @@ impl Store for SharedStore {
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
             match self.membership.route(Call::Submit(unit)).await? {
-                Routed::Local(owned, Call::Submit(unit)) => owned.store.submit(unit).await,
+                Routed::Local(owned, Call::Submit(unit)) => of_own(&owned, owned.store.submit(unit).await),
                 Routed::Remote(_, answer) => outcomes(answer),
                 Routed::Local(..) => Err(Error::closed()),
             }
@@ -166,7 +190,9 @@ impl Store for SharedStore {
     fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
         Box::pin(async move {
             match self.membership.route(Call::SubmitOnce(unit_id, unit)).await? {
-                Routed::Local(owned, Call::SubmitOnce(unit_id, unit)) => owned.store.submit_once(unit_id, unit).await,
+                Routed::Local(owned, Call::SubmitOnce(unit_id, unit)) => {
+                    of_own(&owned, owned.store.submit_once(unit_id, unit).await)
+                }
                 Routed::Remote(_, Answer::Done) => Ok(None),
                 Routed::Remote(_, answer) => outcomes(answer).map(Some),
                 Routed::Local(..) => Err(Error::closed()),
@@ -177,7 +203,7 @@ impl Store for SharedStore {
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             match self.membership.route(Call::UnitHappened(unit_id)).await? {
-                Routed::Local(owned, _) => owned.store.unit_happened(unit_id).await,
+                Routed::Local(owned, _) => of_own(&owned, owned.store.unit_happened(unit_id).await),
                 Routed::Remote(_, Answer::Happened(has_happened)) => Ok(has_happened),
                 Routed::Remote(_, other) => Err(unexpected(&other)),
             }
@@ -230,7 +256,7 @@ impl Store for SharedStore {
     fn begin(&self, seen: Seen) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async move {
             match self.membership.role().await? {
-                Giver::Owner(owned) => owned.store.begin(seen).await,
+                Giver::Owner(owned) => of_own(&owned, owned.store.begin(seen).await),
                 Giver::Guest(remote) => {
                     Ok(Box::new(SharedTx::new(self.membership.clone(), remote, seen)) as Box<dyn StoreTx>)
                 }
@@ -241,7 +267,7 @@ impl Store for SharedStore {
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
         Box::pin(async move {
             match self.membership.role().await? {
-                Giver::Owner(owned) => owned.store.query(sql).await,
+                Giver::Owner(owned) => of_own(&owned, owned.store.query(sql).await),
                 // Committed rows are in the file, so the owner need not be asked.
                 Giver::Guest(remote) => remote.reader.query(sql).await,
             }
@@ -251,7 +277,7 @@ impl Store for SharedStore {
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             match self.membership.route(Call::RunSql(sql.into())).await? {
-                Routed::Local(owned, Call::RunSql(sql)) => owned.store.run_sql(sql.into()).await,
+                Routed::Local(owned, Call::RunSql(sql)) => of_own(&owned, owned.store.run_sql(sql.into()).await),
                 Routed::Remote(_, Answer::Changed(rows)) => Ok(rows),
                 Routed::Remote(_, other) => Err(unexpected(&other)),
                 Routed::Local(..) => Err(Error::closed()),
@@ -285,7 +311,7 @@ impl Store for SharedStore {
     fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
         Box::pin(async move {
             match self.membership.route(Call::LockHolder(group)).await? {
-                Routed::Local(owned, _) => owned.store.lock_holder(group).await,
+                Routed::Local(owned, _) => of_own(&owned, owned.store.lock_holder(group).await),
                 Routed::Remote(_, Answer::Holder(holder)) => Ok(holder.map(LockHolder::from)),
                 Routed::Remote(_, other) => Err(unexpected(&other)),
             }
@@ -298,6 +324,8 @@ impl Store for SharedStore {
 
     fn ended(&self) -> Option<Error> {
         match self.membership.role_now() {
+            // It is opened again.
+            Role::Owner(owned) if owned.store.is_full() => None,
             Role::Owner(owned) => owned.store.ended(),
             // Attempts to take the file over go on as long as the thread does.
             Role::Unusable(error) => self.running.has_changed().is_err().then(|| error.duplicate()),

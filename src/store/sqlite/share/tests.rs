@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod frames;
+mod full_disk;
 mod hanging;
 mod leaving;
 mod reports;

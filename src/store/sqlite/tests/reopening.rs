@@ -136,7 +136,7 @@ async fn after_a_failed_write_the_file_is_free_for_other_programs() {
     let store = SqliteStore::open(struck).unwrap();
     assert!(!fault.has_struck());
     let error = store.submit(vec![send(handle, "never")]).await.unwrap_err();
-    assert_eq!(error.code(), Code::STORE_FULL);
+    assert_eq!(error.code(), Code::STORE_IO);
     assert!(fault.has_struck());
     let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
     other.busy_timeout(Duration::ZERO).unwrap();

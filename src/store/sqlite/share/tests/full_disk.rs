@@ -1,0 +1,86 @@
+//! The disk of the process that owns the file is full: it opens the file again when it can.
+
+use super::*;
+use crate::store::sqlite::Fault;
+
+fn send(handle: ConversationHandle, text: &str) -> Verb {
+    let body = Some(Arc::new(text.as_bytes().to_vec()));
+    Verb::Send { handles: vec![handle], message_type: None, body, trace: None }
+}
+
+/// A store on a disk that can be filled, with a dialog.
+async fn opened(folder: &Path) -> (Arc<Fault>, Arc<SharedStore>, ConversationHandle) {
+    let disk = Fault::disk();
+    let options = SqliteOptions { fault: Some(disk.clone()), ..options(folder) };
+    let store = SharedStore::open(options).unwrap();
+    store.submit(vec![definitions(SERVICES)]).await.unwrap();
+    let Outcome::Began { handle, .. } = store.submit(vec![dialog()]).await.unwrap()[0] else { panic!("no dialog") };
+    (disk, store, handle)
+}
+
+async fn bodies(store: &SharedStore) -> Vec<String> {
+    let receive = Verb::Receive { queue: "q".into(), top: Some(100), from: ReceiveFrom::Any };
+    let Outcome::Received(messages) = store.submit(vec![receive]).await.unwrap().remove(0) else {
+        panic!("no messages")
+    };
+    messages.iter().map(|message| String::from_utf8(message.body().to_vec()).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn an_owner_opens_its_file_again_after_a_full_disk() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, store, handle) = opened(folder.path()).await;
+    store.submit(vec![send(handle, "before")]).await.unwrap();
+    let mut tx = store.begin(Seen::always()).await.unwrap();
+    tx.execute(dialog()).await.unwrap();
+    disk.fill();
+    for attempt in 1..=3 {
+        let error = store.submit(vec![send(handle, "never")]).await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_FULL, "attempt {attempt}: {error}");
+        assert!(error.message().contains("make room"), "{error}");
+        assert!(store.ended().is_none(), "it is opened again");
+        assert!(store.catalog().queue("q").is_some(), "the definitions are known meanwhile");
+    }
+    assert!(tx.execute(dialog()).await.is_err(), "it was rolled back");
+    disk.make_room();
+    store.submit(vec![send(handle, "after")]).await.unwrap();
+    assert!(store.is_owner());
+    assert_eq!(bodies(&store).await, ["before", "after"]);
+    store.close().await.unwrap();
+    assert_eq!(store.ended().unwrap().code(), Code::STORE_CLOSED);
+}
+
+#[tokio::test]
+async fn an_owner_closes_before_it_has_opened_its_file_again() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, store, handle) = opened(folder.path()).await;
+    store.submit(vec![send(handle, "before")]).await.unwrap();
+    disk.fill();
+    store.submit(vec![send(handle, "never")]).await.unwrap_err();
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.submit(vec![send(handle, "never")]).await }
+    });
+    store.close().await.unwrap();
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!([Code::STORE_CLOSED, Code::STORE_FULL].contains(&error.code()), "{error}");
+    let again = SharedStore::open(options(folder.path())).unwrap();
+    assert_eq!(bodies(&again).await, ["before"]);
+}
+
+#[tokio::test]
+async fn another_process_takes_the_file_over_and_works_for_the_one_whose_disk_was_full() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, store, handle) = opened(folder.path()).await;
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    guest.submit(vec![send(handle, "before")]).await.unwrap();
+    disk.fill();
+    let error = store.submit(vec![send(handle, "never")]).await.unwrap_err();
+    assert_eq!(error.code(), Code::STORE_FULL, "{error}");
+    store.submit(vec![send(handle, "through the other")]).await.unwrap();
+    assert!(guest.is_owner() && !store.is_owner());
+    assert_eq!(bodies(&store).await, ["before", "through the other"]);
+}
