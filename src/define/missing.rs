@@ -24,14 +24,16 @@ pub(crate) fn missing(catalog: &Catalog, wanted: &[Definition]) -> Result<Vec<De
     Ok(rest)
 }
 
-/// A warning for each object of these creations whose STATUS is not as asked for.
+/// A warning for each object of these creations whose STATUS is not as asked for. A creation without one asks for ON, as CREATE does.
 pub(crate) fn turned(catalog: &Catalog, wanted: &[Definition]) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut compare = |what: &str, name: &str, found: bool, wanted: Option<bool>| {
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+        let wanted = wanted.unwrap_or(true);
+        if wanted != found {
             let (found, wanted) = (found.shown(), wanted.shown());
             warnings.push(format!(
-                "{what} '{name}' has STATUS = {found}, not {wanted}; ensure leaves what an operator or poison handling has turned"
+                "{what} '{name}' has STATUS = {found}, not {wanted}; ensure leaves it so, as an operator or poison handling may have set it; \
+                 ALTER changes it"
             ));
         }
     };

@@ -133,8 +133,28 @@ fn what_was_turned_on_or_off_since_is_no_difference() {
         }
         assert_eq!((warnings.len(), turned(&catalog, made_as)), (4, Vec::new()));
     }
-    let names = script("CREATE QUEUE q; CREATE WORK QUEUE w; CREATE QUEUE more WITH STATUS = OFF");
-    assert_eq!(turned(&made(&off), &names), Vec::<String>::new());
+}
+
+/// The script of a start said nothing of a queue that was off, if it had no STATUS.
+#[test]
+fn a_creation_without_a_status_asks_for_on() {
+    let text = |status: &str| {
+        format!(
+            "CREATE QUEUE q WITH {status} ACTIVATION ({status} PROCEDURE_NAME = x, MAX_QUEUE_READERS = 1, EXECUTE AS SELF);
+             CREATE WORK QUEUE w WITH {status} ORDER = FIFO;
+             CREATE WORK SCHEDULE d ON WORK QUEUE w WITH {status} CRON = '@daily'"
+        )
+    };
+    let (off, without) = (script(&text("STATUS = OFF,")), script(&text("")));
+    let warnings = turned(&made(&off), &without);
+    let objects = ["queue 'q' has", "the ACTIVATION of queue 'q' has", "work queue 'w' has", "work schedule 'd' has"];
+    for (warning, object) in warnings.iter().zip(objects) {
+        assert!(warning.starts_with(object) && warning.contains("STATUS = OFF, not ON"), "{warning}");
+    }
+    assert_eq!((warnings.len(), turned(&made(&without), &without)), (4, Vec::new()));
+    let (names, more) = (script("CREATE QUEUE q"), script("CREATE QUEUE more"));
+    assert_eq!(turned(&made(&off), &names).len(), 1, "a clause that is not asked for is not compared");
+    assert_eq!(turned(&made(&off), &more), Vec::<String>::new(), "what is missing is made");
 }
 
 #[test]

@@ -46,20 +46,24 @@ fn an_error_in_the_tenth_statement_names_its_place_and_nothing_is_applied() {
 fn a_queue_that_was_turned_off_does_not_stop_the_script_of_a_start() {
     let _limit = crate::limit();
     let shop = Shop::open();
-    let script = b"CREATE QUEUE orders WITH STATUS = ON";
+    let scripts = [&b"CREATE QUEUE orders WITH STATUS = ON"[..], b"CREATE QUEUE orders"];
     shop.ok(&["pause", "orders"]);
-    for options in [&["--dry-run"][..], &[]] {
+    for (script, options) in scripts.into_iter().flat_map(|script| [(script, &["--dry-run"][..]), (script, &[])]) {
         let output = shop.run_with(&[&["apply", "-", "--ensure"], options].concat(), script);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
-            output.status.success() && error.contains("warning: queue 'orders' has STATUS = OFF, not ON"),
+            output.status.success()
+                && error.contains("warning: queue 'orders' has STATUS = OFF, not ON")
+                && error.ends_with("; ALTER changes it\n"),
             "{error}"
         );
         let shown = shop.ok_with(&[&["--json", "apply", "-", "--ensure"], options].concat(), script);
         assert!(shown.contains("has STATUS = OFF"), "{shown}");
     }
     shop.ok(&["resume", "orders"]);
-    assert!(!shop.ok_with(&["--json", "apply", "-", "--ensure"], script).contains("STATUS"));
+    for script in scripts {
+        assert!(!shop.ok_with(&["--json", "apply", "-", "--ensure"], script).contains("STATUS"));
+    }
 }
 
 #[test]
