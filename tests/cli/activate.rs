@@ -196,6 +196,33 @@ fn an_obstacle_that_goes_does_not_end_the_command() {
     assert_eq!(code, Some(130), "{error}");
 }
 
+/// It was silent for as long as its queue was gone, and looked like one that waits for messages.
+#[test]
+fn a_queue_that_is_dropped_is_named_and_served_when_it_is_there_again() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let mut running = shop.start(&["activate", "orders", "--exec", "sh", "--raw-body", "--", "-c", "cat >> seen"]);
+    let mut with_events = shop.start(&["--json", "activate", "orders", "--exec", "true"]);
+    running.error_line();
+    event(&mut with_events, "waiting");
+    shop.ok_with(&["apply", "-"], b"DROP SERVICE [//shop/OrderService]; DROP QUEUE orders");
+    assert_eq!(event(&mut with_events, "queue_dropped")["queue"], "orders");
+    with_events.interrupt();
+    assert_eq!(with_events.end().0, Some(130));
+    while !running.error_line().contains("warning: queue 'orders' was dropped") {}
+    shop.ok_with(
+        &["apply", "-"],
+        b"CREATE QUEUE orders; CREATE SERVICE [//shop/OrderService] ON QUEUE orders ([//shop/Orders])",
+    );
+    shop.order(&["a"]);
+    while std::fs::read_to_string(shop.path("seen")).unwrap_or_default() != "a" {
+        assert!(running.is_running(), "it ended");
+        std::thread::yield_now();
+    }
+    running.interrupt();
+    assert_eq!(running.end().0, Some(130));
+}
+
 #[test]
 fn ctrl_c_lets_a_running_handler_finish() {
     let _limit = crate::limit();

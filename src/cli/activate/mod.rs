@@ -31,9 +31,9 @@ use tokio::time::MissedTickBehavior;
 /// hand stays in the queue.
 ///
 /// Standard error tells what is waited for, each reader's start and end, each rollback, and when the queue is turned off or
-/// on; a terminal has a line with counts and rates, a log a line every 10 s in which something was done; and once a minute
+/// on, or dropped; a terminal has a line with counts and rates, a log a line every 10 s in which something was done; and once a minute
 /// why no message can be received, as while the server is away. With --json standard output has one event a line: waiting,
-/// started, ended, failed, launch_failed, cannot_receive, queue_off, queue_on, counts, stopped.
+/// started, ended, failed, launch_failed, cannot_receive, queue_off, queue_on, queue_dropped, counts, stopped.
 ///
 /// If an embedded store takes nothing more, as after a commit that failed, it ends with exit code 1: start it again to open the store.
 #[derive(Debug, Args)]
@@ -77,6 +77,9 @@ pub(super) struct Activate {
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     idle_wait: Option<Duration>,
 }
+
+/// How often the definitions are asked whether the queue is there.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RunMode {
@@ -141,6 +144,8 @@ impl Activate {
         let interval = report.interval();
         let mut due = tokio::time::interval_at(tokio::time::Instant::now() + interval, interval);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut check = tokio::time::interval(CHECK_EVERY);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Other processes may have failed the store that this one owns, and no reader of this one meets that while it is idle.
         let mut failed = std::pin::pin!(broker.failed());
         let mut obstacles = Obstacles::of(broker);
@@ -154,6 +159,7 @@ impl Activate {
                     None => break Some(Ok(())),
                 },
                 why = obstacles.next() => report.cannot_receive(&why),
+                _ = check.tick() => report.checked(broker.catalog().queue(&self.queue).is_some()),
                 // It may ask a store that hangs; ctrl-C does not wait for it.
                 _ = due.tick() => tokio::select! {
                     () = interrupt.requested() => break None,

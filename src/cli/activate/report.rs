@@ -25,6 +25,7 @@ pub(super) struct Report<'a> {
     /// The messages of readers that have gone.
     of_gone: u64,
     is_off: bool,
+    is_dropped: bool,
     /// Standard output cannot be written, so the events go to standard error: who stops reading does not stop the work, nor does a full
     /// disk of the log.
     is_output_gone: bool,
@@ -52,6 +53,7 @@ impl<'a> Report<'a> {
             counts: Counts::default(),
             of_gone: 0,
             is_off: false,
+            is_dropped: false,
             is_output_gone: false,
             printed: (Counts::default(), Instant::now()),
         }
@@ -121,6 +123,16 @@ impl<'a> Report<'a> {
     pub(super) fn cannot_receive(&mut self, why: &Error) {
         let text = format!("no message can be received: {}; trying again", printable(&why.to_string()));
         self.say(json!({ "event": "cannot_receive", "why": why.to_string() }), &text);
+    }
+
+    /// Whether the queue is there. That it was dropped is said once each time; the readers wait until it is made again.
+    pub(super) fn checked(&mut self, is_there: bool) {
+        if !is_there && !self.is_dropped {
+            let name = printable_name(self.queue);
+            let text = format!("warning: queue '{name}' was dropped; activation goes on once it is made again");
+            self.say(json!({ "event": "queue_dropped", "queue": self.queue }), &text);
+        }
+        self.is_dropped = !is_there;
     }
 
     /// The queue was turned off or on. Said once: the readers may tell what was said at the start.
