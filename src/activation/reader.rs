@@ -289,11 +289,8 @@ fn failed(what: String) -> Error {
     Error::new(Code::HANDLER_FAILED, what)
 }
 
-/// A failure of a handler names the message; errors of the broker's own name their object already.
+/// The error of a handler with the message that it failed for: an error of the broker's own, as of a reply, names its object only.
 fn named(error: Error, message: &Message) -> Error {
-    if !matches!(error.code(), Code::HANDLER_FAILED | Code::PROGRAM_FAILED) {
-        return error;
-    }
     let what = format!(
         "message {} of type '{}' on conversation {}: {}",
         message.message_id,

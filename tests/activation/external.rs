@@ -256,6 +256,31 @@ staged!(a_stream_may_roll_back_die_or_talk_nonsense, async |store| {
     stop(readers).await;
 });
 
+// Of a reply that the broker refused it was not said which message it answered.
+staged!(a_reply_that_is_refused_names_the_message, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
+    let text = r#"while read -r line; do
+            echo run >> "$0"
+            case $(wc -l < "$0") in
+                1) echo '{"send": {"type": "//no/such", "body": 1}}' ;;
+                2) echo '{"end": "01890a5d-ac96-774b-bcce-b302099a8057"}' ;;
+                3) echo '{"end_error": {"code": 0, "description": "x"}}' ;;
+                *) echo '{"end": true}' ;;
+            esac
+            echo '{"commit": true}'
+        done"#;
+    let readers = stage.activate("work", script(text, &log).mode(Mode::Stream)).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    for expected in [8428, 8426, 8424] {
+        let (code, why) = failed(&mut events).await;
+        assert_eq!(code, expected, "{why}");
+        assert!(why.starts_with("message ") && why.contains(" of type 'DEFAULT' on conversation "), "{why}");
+    }
+    assert!(answer(&stage).await.is_end_dialog());
+    stop(readers).await;
+});
+
 staged!(a_program_that_always_fails_disables_the_queue, async |store| {
     let (stage, log) = (Stage::new(store).await, Log::new());
     let readers = stage.activate("work", script("exit 1", &log)).start();
