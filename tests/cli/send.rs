@@ -77,6 +77,23 @@ fn an_open_conversation_goes_on_and_is_ended() {
     assert!(error.contains("error[8426]") && error.contains("body 1"), "{error}");
 }
 
+/// It was sent as it stands, and standard input was not read.
+#[test]
+fn a_dash_is_no_body_and_the_error_says_how_standard_input_is_read() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"CREATE WORK QUEUE jobs");
+    let error = shop.fails_with(2, &[SEND_ORDER, &["a", "-"]].concat(), b"content");
+    assert!(error.contains("--lines -") && error.contains(r#"{"body":"-"}"#), "{error}");
+    let error = shop.fails_with(2, &["work", "push", "jobs", "-"], b"content");
+    assert!(error.contains("without BODY each line of standard input is a body"), "{error}");
+    // What they say works.
+    shop.ok_with(&[SEND_ORDER, &["--lines", "-"]].concat(), br#"{"body":"-"}"#);
+    assert_eq!(shop.bodies("orders"), ["-"]);
+    shop.ok_with(&["work", "push", "jobs"], b"-");
+    assert_eq!(shop.json(&["--json", "work", "take", "jobs"])[0]["body"], "-");
+}
+
 #[test]
 fn a_bad_line_is_named_and_earlier_lines_are_sent() {
     let _limit = crate::limit();

@@ -47,8 +47,8 @@ A line of standard input:
   {\"type\": \"//shop/PlaceOrder\", \"body\": {\"sku\": \"A-1\"}}")]
 pub(super) struct Send {
     // An option that `requires` one that another given option excludes is accepted by clap, so each excludes that other one too.
-    /// Bodies, each a message of its own.
-    #[arg(value_name = "BODY")]
+    /// Bodies, each a message of its own; the body - comes from standard input only, as {"body":"-"}.
+    #[arg(value_name = "BODY", value_parser = parse_body)]
     bodies: Vec<String>,
     /// The service that begins the dialog.
     #[arg(long, value_name = "SERVICE", requires = "to", help_heading = "A new dialog")]
@@ -96,6 +96,14 @@ pub(super) struct Send {
     /// Report messages that are refused and send the others.
     #[arg(long)]
     keep_going: bool,
+}
+
+/// In other commands a dash is standard input; as a body it made a message of one character, and the input was not read.
+fn parse_body(text: &str) -> Result<String, String> {
+    match text {
+        "-" => Err("without BODY, or with --lines -, standard input is read, as lines of JSON; the line {\"body\":\"-\"} sends a dash".into()),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 /// No store takes a larger body.

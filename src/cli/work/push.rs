@@ -35,7 +35,8 @@ Examples:
 pub(super) struct Push {
     /// The work queue.
     queue: String,
-    /// The body of the job.
+    /// The body of the job; the body - comes from standard input only, as a line.
+    #[arg(value_parser = parse_body)]
     body: Option<String>,
     /// The type of the job, by which readers may choose.
     #[arg(long = "type", value_name = "TYPE", default_value = "")]
@@ -55,6 +56,14 @@ pub(super) struct Push {
     /// Push only if no job of that name was pushed within this time, whatever became of it.
     #[arg(long, value_name = "SPAN", value_parser = parse_span, requires = "unique")]
     unique_for: Option<Duration>,
+}
+
+/// In other commands a dash is standard input; as a body it made a job of one character, and the input was not read.
+fn parse_body(text: &str) -> Result<String, String> {
+    match text {
+        "-" => Err("without BODY each line of standard input is a body, also the line -".to_owned()),
+        _ => Ok(text.to_owned()),
+    }
 }
 
 impl Push {
