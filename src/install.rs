@@ -63,7 +63,7 @@ pub async fn plan_script(url: &str) -> Result<String> {
     script::whole(driver.dialect(), &plan, &mut IdSource::Random)
 }
 
-/// Removes the broker from the database with all its definitions, conversations and messages; returns whether there was one.
+/// Removes the broker from the database with all its definitions, conversations, messages and jobs; returns whether there was one.
 /// The roles stay, for other databases of the server may use them.
 ///
 /// # Errors

@@ -116,7 +116,7 @@ impl Apply {
     }
 
     fn name(&self) -> &str {
-        if self.file == "-" { "standard input" } else { &self.file }
+        name_of(&self.file)
     }
 
     fn located(&self, error: Error, script: &str) -> Failure {
@@ -130,6 +130,11 @@ impl Apply {
     }
 }
 
+/// The name of a file in texts.
+fn name_of(file: &str) -> &str {
+    if file == "-" { "standard input" } else { file }
+}
+
 fn read_script(file: &str) -> Result<String, Failure> {
     let bytes = if file == "-" {
         if std::io::stdin().is_terminal() {
@@ -141,12 +146,13 @@ fn read_script(file: &str) -> Result<String, Failure> {
     } else {
         std::fs::read(file).map_err(|error| Failure::file("read", file, error))?
     };
+    let name = name_of(file);
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|&&byte| byte == b'\n').count() + 1;
         Failure::input(format!(
             "'{}' is not UTF-8: line {line} has a byte that cannot be decoded",
-            printable_name(file)
+            printable_name(name)
         ))
     })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))

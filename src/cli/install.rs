@@ -72,7 +72,7 @@ fn next_step(url: &str) -> &'static str {
 
 /// Remove the broker from a database of a server, with everything in it.
 ///
-/// Definitions, conversations and messages are gone for good. The application's own tables stay, and so do the roles, which
+/// Definitions, conversations, messages and jobs are gone for good. The application's own tables stay, and so do the roles, which
 /// other databases of the server may use. It is refused if views or functions of the application are built on the broker's.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -88,7 +88,7 @@ impl Uninstall {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         if !self.yes {
             return Err(Failure::input(
-                "uninstall removes all definitions, conversations and messages of the broker; say --yes if you mean it",
+                "uninstall removes all definitions, conversations, messages and jobs of the broker; say --yes if you mean it",
             ));
         }
         let was_there = uninstall(&globals.db).await?;

@@ -141,7 +141,7 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
         other => Err(Error::new(
             Code::UNSUPPORTED,
             format!(
-                "ensure only creates what is missing; '{}' changes what is there: use define for it, or apply without --ensure",
+                "ensure only creates what is missing; '{}' changes what is there: apply it without --ensure (Broker::execute)",
                 render_definition(other)
             ),
         )),

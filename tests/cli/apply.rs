@@ -111,7 +111,9 @@ fn a_file_that_cannot_be_read_changes_nothing() {
     assert!(error.contains("'missing.sql'"), "{error}");
     std::fs::write(shop.path("latin.sql"), b"CREATE QUEUE a;\nCREATE QUEUE [\xfc]").unwrap();
     let error = shop.fails(1, &["apply", "latin.sql"]);
-    assert!(error.contains("line 2"), "{error}");
+    assert!(error.contains("'latin.sql' is not UTF-8: line 2"), "{error}");
+    let error = shop.fails_with(1, &["apply", "-"], b"CREATE QUEUE [\xfc]");
+    assert!(error.contains("'standard input' is not UTF-8: line 1"), "{error}");
     assert!(!shop.path("shop.db").exists(), "the script is read before the database is made");
 }
 

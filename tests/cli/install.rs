@@ -49,7 +49,8 @@ fn an_installation_is_done_once_and_can_be_taken_out_again() {
         assert!(shop.ok(&[&["--db", url], arguments].concat()).contains("nothing to do"));
     }
 
-    assert!(shop.fails(1, &["--db", url, "uninstall"]).contains("--yes"));
+    let refused = shop.fails(1, &["--db", url, "uninstall"]);
+    assert!(refused.contains("messages and jobs") && refused.contains("--yes"), "{refused}");
     assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], true);
     assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'dialoq'"), "0");
     assert_eq!(database.sql("SELECT count(*) FROM mine"), "0", "the application's tables stay");
