@@ -190,6 +190,7 @@ pub(crate) fn a_receive_given_up_before_it_has_a_connection_takes_nothing(store:
     });
 }
 
+/// DIFFERENCE(given-up-a-moment-before): one whose group becomes free within 250 ms is done, so each is waited for here.
 pub(crate) fn calls_whose_callers_leave_while_they_wait_for_a_group_are_not_done(store: Store) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

@@ -166,7 +166,8 @@ fn main() -> ExitCode {
             closing_stops_a_statement_without_end no_text_holds_the_password the_users_own_limit_stays
             a_statement_cancelled_by_another_session_is_reported a_session_whose_statement_was_stopped_is_not_used_again
             the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed
-            closing_does_not_wait_for_a_control_call_of_a_transaction the_isolation_that_a_database_sets_reaches_no_verb
+            closing_does_not_wait_for_a_control_call_of_a_transaction
+            closing_ends_the_sessions_of_open_transactions the_isolation_that_a_database_sets_reaches_no_verb
             the_server_notices_a_lost_host_soon a_limit_on_idle_sessions_ends_none_that_serves_no_caller
             a_limit_on_transactions_ends_none_that_serves_no_caller
             a_session_that_began_while_the_server_only_read_serves_one_caller;

@@ -313,6 +313,30 @@ pub(crate) fn closing_does_not_wait_for_a_control_call_of_a_transaction(store: S
     });
 }
 
+/// They kept their groups for as long as the value was there, and the broker that was opened in its place never got them.
+pub(crate) fn closing_ends_the_sessions_of_open_transactions(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        let script = "CREATE QUEUE one; CREATE SERVICE [One] ON QUEUE one ([DEFAULT]);";
+        broker.execute(script).await.unwrap();
+        let dialog = broker.begin_dialog("One", "One").await.unwrap();
+        broker.send(dialog, "DEFAULT", "a").await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        // The receive is no claim then.
+        tx.sql("SELECT 1", ()).await.unwrap();
+        assert!(tx.receive("one").await.unwrap().is_some());
+        tokio::time::timeout(SOON, broker.close()).await.expect("closing waits for the transaction").unwrap();
+        let next = Broker::open(database.url()).await.unwrap();
+        let received = next.receive("one").wait_forever();
+        let received = tokio::time::timeout(SOON, received).await.expect("the group is held").unwrap();
+        assert!(received.is_some());
+        assert_eq!(tx.commit().await.unwrap_err().code(), dialoq::Code::STORE_CLOSED);
+        next.close().await.unwrap();
+    });
+}
+
 pub(crate) fn no_text_holds_the_password(store: Store) {
     on(store, "", "", |stage| async move {
         let secret = "s3same";

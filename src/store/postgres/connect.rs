@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_postgres::config::{Host, LoadBalanceHosts, SslMode};
 use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -137,6 +137,8 @@ struct Ends {
     held: AtomicUsize,
     /// The connections of dropped sessions: each still tells the server that it ends.
     ending: Mutex<Vec<JoinHandle<()>>>,
+    /// The connections of all sessions.
+    connections: Mutex<Vec<AbortHandle>>,
 }
 
 /// The `made_after` of a session that the pool does not give to a second caller.
@@ -151,6 +153,18 @@ const LONGEST_END: Duration = Duration::from_secs(1);
 const LONGEST_HOLD: Duration = Duration::from_millis(100);
 
 impl Ends {
+    fn begin(&self, connection: AbortHandle) {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.retain(|connection| !connection.is_finished());
+        connections.push(connection);
+    }
+
+    /// Cuts the connections of sessions that are still held.
+    fn cut(&self) {
+        let connections = std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner));
+        connections.iter().for_each(AbortHandle::abort);
+    }
+
     fn ending(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -298,7 +312,8 @@ impl Connector {
         stops.join_all().await;
     }
 
-    /// Waits until the connections of dropped sessions have said to the server that they end.
+    /// Waits until the connections of dropped sessions have said to the server that they end, and cuts those of transactions that are
+    /// still open: their callers can do nothing with them, and they kept their groups from every other broker.
     pub(super) async fn wait_for_ends(&self) {
         let began = Instant::now();
         let all = async {
@@ -315,6 +330,7 @@ impl Connector {
             }
         };
         let _ = tokio::time::timeout(LONGEST_END, all).await;
+        self.ends.cut();
     }
 
     /// Cleans a session whose user left a transaction open, and makes one that ran the user's SQL like new.
@@ -442,6 +458,7 @@ impl Connector {
             self.own_sessions.add(own_session.to_owned(), &client, &self.label).await?;
         }
         self.ends.held.fetch_add(1, Relaxed);
+        self.ends.begin(task.abort_handle());
         Ok(Session {
             client,
             lost,
