@@ -66,7 +66,7 @@ async fn strike(path: &Path, fault: Arc<Fault>) -> bool {
     let ended = load(&store, &mut done).await;
     if fault.has_struck() {
         let later = store.submit(vec![enable(true)]).await.unwrap_err();
-        let expected = [Code::STORE_FULL, Code::STORE_POISONED];
+        let expected = [Code::STORE_IO, Code::STORE_POISONED];
         assert!(expected.contains(&later.code()), "{later}");
         // No caller waits for background work, and a batch without rows needs no BEGIN: the load may end well all the same.
         if let Err(failure) = ended {

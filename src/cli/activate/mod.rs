@@ -35,7 +35,8 @@ use tokio::time::MissedTickBehavior;
 /// why no message can be received, as while the server is away. With --json standard output has one event a line: waiting,
 /// started, ended, failed, launch_failed, cannot_receive, queue_off, queue_on, queue_dropped, counts, stopped.
 ///
-/// If an embedded store takes nothing more, as after a commit that failed, it ends with exit code 1: start it again to open the store.
+/// If an embedded store takes nothing more, as after a commit that failed for another reason than a full disk, it ends with exit code 1: start it
+/// again to open the store.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

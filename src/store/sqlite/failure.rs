@@ -94,6 +94,17 @@ pub(super) fn poisoned(first: &str) -> Error {
     )
 }
 
+/// The same for a store that is opened again because the disk was full. The call has not happened.
+pub(super) fn opened_again(first: &str) -> Error {
+    Error::new(
+        Code::OWNER_GONE,
+        format!(
+            "an earlier commit met a full disk, so the database is opened again; the call has not happened, and its transaction was \
+             rolled back: try again ({first})"
+        ),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

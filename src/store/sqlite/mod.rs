@@ -191,7 +191,9 @@ impl SqliteStore {
         });
         write.fault = fault;
         open::wait_briefly(&write.connection).map_err(|error| storage(&doing(), error))?;
-        let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, board, file));
+        let mut state = State::new(core, marks);
+        state.is_shared = is_shared;
+        let engine = Arc::new(Engine::new(state, write, clock, board, file));
         engine.checking.serve(&engine);
         engine.publish_depths();
         waits::register(&engine);

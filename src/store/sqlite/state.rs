@@ -13,7 +13,7 @@ use super::script::{self, Done, Form, Position, SharedScript};
 use super::user_sql::{UserUnit, UserWork};
 use crate::catalog::Catalog;
 use crate::core::{CLOCK_SET_BACK_US, Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{Unit, Verb};
 use crate::store::{ActivityBoard, QueueActivity, work_queue_on_board};
@@ -77,6 +77,10 @@ pub(super) struct State {
     on_board: Arc<Catalog>,
     /// The reason why the store takes no more work.
     pub(super) failed: Option<String>,
+    /// A process that shares its file opens it again after a full disk.
+    pub(super) is_shared: bool,
+    /// It has failed because of that.
+    pub(super) is_full: bool,
     pub(super) is_closed: bool,
     /// A close has written its last batch.
     pub(super) is_shut: bool,
@@ -151,6 +155,8 @@ impl State {
             names: Names::default(),
             on_board,
             failed: None,
+            is_shared: false,
+            is_full: false,
             is_closed: false,
             is_shut: false,
             is_asleep: false,
@@ -216,7 +222,7 @@ impl State {
     /// Refuses all work after a failed commit or a close.
     pub(super) fn check_open(&self) -> Result<()> {
         match &self.failed {
-            Some(first) => Err(super::failure::poisoned(first)),
+            Some(first) => Err(Self::refusal(first, self.is_full)),
             None if self.is_closed => Err(Error::closed()),
             None => Ok(()),
         }
@@ -666,8 +672,16 @@ impl State {
 
     /// Fails all pending work after a failed commit, so that no caller waits for ever.
     pub(super) fn fail(&mut self, first: &Error) {
-        self.failed.get_or_insert_with(|| first.to_string());
-        self.forget(|| super::failure::poisoned(&first.to_string()));
+        if self.failed.is_none() {
+            self.is_full = self.is_shared && first.code() == Code::STORE_FULL;
+            self.failed = Some(first.to_string());
+        }
+        let is_full = self.is_full;
+        self.forget(|| Self::refusal(&first.to_string(), is_full));
+    }
+
+    fn refusal(first: &str, is_full: bool) -> Error {
+        if is_full { super::failure::opened_again(first) } else { super::failure::poisoned(first) }
     }
 
     /// Drops all unwritten work, and sends the error to its callers.

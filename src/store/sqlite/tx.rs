@@ -487,10 +487,13 @@ impl StoreTx for SqliteTx {
             if let Some(session) = &mut self.session {
                 session.set_reason(reason);
             }
-            match self.order_rollback()? {
-                None => Ok(()),
-                Some(receiver) => super::answered(&self.store.engine, receiver).await.map(drop),
-            }
+            let done = match self.order_rollback() {
+                Ok(None) => Ok(()),
+                Ok(Some(receiver)) => super::answered(&self.store.engine, receiver).await.map(drop),
+                Err(error) => Err(error),
+            };
+            // Of a store that is opened again nothing is left of it.
+            if self.store.is_full() { Ok(()) } else { done }
         })
     }
 }

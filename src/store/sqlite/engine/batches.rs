@@ -4,7 +4,7 @@ use super::Engine;
 use crate::error::{Code, Error, Result};
 use crate::protocol::work::TakenJob;
 use crate::store::sqlite::batch::{Batch, Slot, Slots, WriteSide, note_dropped, writing};
-use crate::store::sqlite::failure::{is_busy, poisoned, storage};
+use crate::store::sqlite::failure::{is_busy, storage};
 use crate::store::sqlite::state::{SqlCommit, State};
 use crate::store::sqlite::{board, read};
 use crate::time::Timestamp;
@@ -182,10 +182,10 @@ impl Engine {
     /// The state for the writer; an error if nothing more may be written.
     pub(in crate::store::sqlite) fn lock_to_write(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock_even_failed();
-        match &state.failed {
-            Some(first) => Err(poisoned(first)),
-            None if self.ending.is_abandoned() => Err(Error::closed()),
-            None => Ok(state),
+        match state.check_open() {
+            Err(error) if state.failed.is_some() => Err(error),
+            _ if self.ending.is_abandoned() => Err(Error::closed()),
+            _ => Ok(state),
         }
     }
 
@@ -362,14 +362,17 @@ impl Engine {
     /// exactly the acknowledged state.
     pub(in crate::store::sqlite) fn fail_batch(&self, write: &WriteSide, batch: &mut Batch, failure: &Error) {
         write.roll_back();
-        tracing::error!(%failure, "a batch could not be written; the store takes nothing more");
         // Marked first, so that a caller that gets the failure finds the store poisoned.
         let mut state = self.lock_even_failed();
-        if state.failed.is_none() {
-            self.is_full.store(failure.code() == Code::STORE_FULL, SeqCst);
-        }
         state.fail(failure);
+        let is_full = state.is_full;
         drop(state);
+        self.is_full.store(is_full, SeqCst);
+        match is_full {
+            // A disk that stays full is met again and again; the thread that opens the file again warns once a minute.
+            true => tracing::debug!(%failure, "a batch could not be written; the database is opened again"),
+            false => tracing::error!(%failure, "a batch could not be written; the store takes nothing more"),
+        }
         for answer in batch.answers.drain(..) {
             let _ = answer.sender.send(Err(failure.duplicate()));
         }

@@ -135,8 +135,8 @@ enum Acquired {
 enum Owned {
     /// Its store has ended, or takes nothing more.
     ToTheEnd,
-    /// The file is to be opened again.
-    UntilTheDiskWasFull,
+    /// The file is to be opened again; whether no other process works through this one.
+    UntilTheDiskWasFull { is_alone: bool },
 }
 
 /// Why an attempt to own the file or to work through its owner has failed.
@@ -190,14 +190,13 @@ impl Membership {
     /// Owns the file or works through its owner, in turn, until the store is closed.
     pub(super) async fn run(self: Arc<Self>, opened: Opened) {
         let mut opened = Some(opened);
-        loop {
-            let began = Instant::now();
-            let Some(acquired) = self.acquire(&mut opened).await else { return };
-            let took = began.elapsed();
+        let mut was_alone = false;
+        while let Some((acquired, took)) = self.acquire(&mut opened, was_alone).await {
             match acquired {
                 Acquired::Owner(store, slots) => {
-                    if self.own(store, slots, opened.take()).await == Owned::ToTheEnd {
-                        return;
+                    match self.own(store, slots, opened.take()).await {
+                        Owned::ToTheEnd => return,
+                        Owned::UntilTheDiskWasFull { is_alone } => was_alone = is_alone,
                     }
                     let mut stopping = self.stopping.subscribe();
                     tokio::select! {
@@ -211,6 +210,7 @@ impl Membership {
                     }
                     self.work_through(&remote).await;
                     self.lose_owner();
+                    was_alone = false;
                 }
             }
         }
@@ -231,6 +231,7 @@ impl Membership {
         let serving = serve::run(&owned, listening, &self.path, durability, complete_at, stopping.clone());
         let (end, connections) = serving.await;
         let is_full = end == End::Failed && store.is_full();
+        let is_alone = connections.are_none();
         if is_full {
             self.warn_of_full_disk();
             *lock(&self.catalog) = store.catalog();
@@ -261,7 +262,7 @@ impl Membership {
         };
         let (closed, ()) = tokio::join!(store.close(), answering);
         if is_full && !stopping.borrow().is_asked() {
-            return Owned::UntilTheDiskWasFull;
+            return Owned::UntilTheDiskWasFull { is_alone };
         }
         // All that was acknowledged is in the file, and the callers of the rest have their errors.
         let closed = if store.is_full() { Ok(()) } else { closed };
@@ -348,20 +349,22 @@ impl Membership {
         self.publish(Role::Unusable(Arc::new(error)), None, Arc::default());
     }
 
-    /// Owns the file, or connects to its owner; `None` if the store is closed, or an opening was refused.
-    async fn acquire(&self, opened: &mut Option<Opened>) -> Option<Acquired> {
+    /// Owns the file, or connects to its owner; `None` if the store is closed, or an opening was refused. Gives how long the attempt took
+    /// that succeeded. `was_alone` says that this process was the last owner, without guests.
+    async fn acquire(&self, opened: &mut Option<Opened>, was_alone: bool) -> Option<(Acquired, Duration)> {
         let started = Instant::now();
         let mut absence = Absence::default();
         let mut pause = PAUSES.0;
         let mut refused = None;
         while !self.stopping.borrow().is_asked() {
-            let obstacle = match self.attempt(opened.is_some()).await {
+            let tried = Instant::now();
+            let obstacle = match self.attempt(opened.is_some(), was_alone).await {
                 Ok(acquired) => {
                     self.options.board.meet(None);
                     if let (None, Ok(Some(file))) = (self.file.get(), owner::existing_key(&self.path)) {
                         let _ = self.file.set(file);
                     }
-                    return Some(acquired);
+                    return Some((acquired, tried.elapsed()));
                 }
                 Err(obstacle) => obstacle,
             };
@@ -430,7 +433,7 @@ impl Membership {
     }
 
     /// One attempt to own the file, then to connect to its owner.
-    async fn attempt(&self, is_first: bool) -> std::result::Result<Acquired, Obstacle> {
+    async fn attempt(&self, is_first: bool, was_alone: bool) -> std::result::Result<Acquired, Obstacle> {
         let mut stopping = self.stopping.subscribe();
         let mut options = self.options.clone();
         // A file that has gone since must not become an empty one.
@@ -442,7 +445,7 @@ impl Membership {
             self.check_place()?;
         }
         // The guests of an owner that was killed, or whose guest this process was, may have readers.
-        let has_predecessor = !is_first || owner::is_named(&self.path);
+        let has_predecessor = !was_alone && (!is_first || owner::is_named(&self.path));
         // A close waits for an opening under way, so the file is free when it returns. A drop does not wait.
         let owned = tokio::select! {
             opened = blocking(move || SqliteStore::open(options)) => match opened {
@@ -693,12 +696,12 @@ mod tests {
         let holder = rusqlite::Connection::open(&path).unwrap();
         holder.execute_batch("BEGIN IMMEDIATE").unwrap();
         let membership = Membership::new(options, path);
-        match membership.attempt(false).await {
+        match membership.attempt(false, false).await {
             Err(Obstacle::Passing(error)) => assert_eq!(error.code(), Code::STORE_OWNED, "{error}"),
             _ => panic!("the lock passes by itself"),
         }
         drop(holder);
-        assert!(matches!(membership.attempt(false).await, Ok(Acquired::Owner(..))));
+        assert!(matches!(membership.attempt(false, false).await, Ok(Acquired::Owner(..))));
     }
 
     /// A guest whose owner was killed gave up: it was refused for a second name, and the name was removed before it asked why.

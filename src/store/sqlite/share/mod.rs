@@ -60,15 +60,6 @@ fn owner_gone() -> Error {
     )
 }
 
-/// The error of a call that the store of this process has refused because a commit before it has met a full disk. It has not happened.
-fn opened_again() -> Error {
-    Error::new(
-        Code::OWNER_GONE,
-        "the disk was full, so the database is being opened again; the call has not happened, and a transaction that was not \
-         committed is rolled back: try again",
-    )
-}
-
 /// The error of a commit whose owner has gone before it answered.
 fn commit_unknown() -> Error {
     Error::new(
@@ -153,18 +144,12 @@ impl SharedStore {
     }
 }
 
-/// The result of a call on the store of this process; what shows that the disk was full is noted.
+/// The result of a call on the store of this process; one that shows that the disk was full is noted.
 fn of_own<T>(owned: &OwnedStore, done: Result<T>) -> Result<T> {
-    let Err(error) = done else { return done };
-    if !owned.store.is_full() {
-        return Err(error);
+    if done.is_err() && owned.store.is_full() {
+        owned.note_failure();
     }
-    owned.note_failure();
-    Err(match error.code() {
-        // Closed meanwhile, to be opened again.
-        Code::STORE_POISONED | Code::STORE_CLOSED => opened_again().caused_by(error),
-        _ => error,
-    })
+    done
 }
 
 impl Drop for SharedStore {

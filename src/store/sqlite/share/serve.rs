@@ -64,6 +64,11 @@ impl Connections {
         });
     }
 
+    /// Whether no other process is connected.
+    pub(super) fn are_none(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
     /// Tells the guests that the owner closes, and waits until their transactions have ended, but not for long.
     pub(super) async fn drain(mut self) -> Self {
         self.closing.send_replace(Closing::AfterTransactions);

@@ -384,8 +384,7 @@ async fn a_damaged_file_is_not_tried_again() {
     let owner = SharedStore::open(options(folder.path())).unwrap();
     let guest = SharedStore::open(options(folder.path())).unwrap();
     let path = folder.path().join("a.db");
-    std::fs::rename(&path, folder.path().join("aside")).unwrap();
-    std::fs::write(&path, "this is no database, and long enough to be seen as such by all who read it").unwrap();
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "application_id", 7).unwrap();
     let _ = owner.close().await;
     let error = guest.submit(Vec::new()).await.unwrap_err();
     assert!([Code::STORE_FOREIGN, Code::STORE_DAMAGED].contains(&error.code()), "{error}");

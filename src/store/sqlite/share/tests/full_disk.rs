@@ -34,6 +34,7 @@ async fn an_owner_opens_its_file_again_after_a_full_disk() {
     store.submit(vec![send(handle, "before")]).await.unwrap();
     let mut tx = store.begin(Seen::always()).await.unwrap();
     tx.execute(dialog()).await.unwrap();
+    let other = store.begin(Seen::always()).await.unwrap();
     disk.fill();
     for attempt in 1..=3 {
         let error = store.submit(vec![send(handle, "never")]).await.unwrap_err();
@@ -42,7 +43,10 @@ async fn an_owner_opens_its_file_again_after_a_full_disk() {
         assert!(store.ended().is_none(), "it is opened again");
         assert!(store.catalog().queue("q").is_some(), "the definitions are known meanwhile");
     }
-    assert!(tx.execute(dialog()).await.is_err(), "it was rolled back");
+    let error = tx.execute(dialog()).await.unwrap_err();
+    assert!(error.code() == Code::OWNER_GONE && error.is_retryable(), "it was rolled back: {error}");
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::OWNER_GONE);
+    other.rollback(None).await.unwrap();
     disk.make_room();
     store.submit(vec![send(handle, "after")]).await.unwrap();
     assert!(store.is_owner());
