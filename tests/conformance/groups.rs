@@ -197,6 +197,32 @@ case!(get_again_gets_the_next, [151], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["4"]);
 });
 
+case!(an_empty_receive_holds_no_group, [150, 159], async |t| {
+    let pair = t.pair().await?;
+    t.send(pair.initiator, "Text", "1").await?;
+    // On SQL Server the rollback leaves the group's row in the claim index, without a message.
+    let sender = t.begin().await?;
+    sender.send(pair.initiator, "Text", "undone").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["1"]);
+    sender.rollback().await?;
+    let tx = t.begin().await?;
+    // SQL Server's relative frees a lock before the end of the transaction only after a savepoint.
+    tx.savepoint("before").await?;
+    assert!(tx.receive("QT").await?.is_empty());
+    assert_eq!(tx.get_group("QT").await?, None);
+    t.send(pair.initiator, "Text", "2").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["2"], "another session receives from the group");
+    t.send(pair.target, "Text", "answer").await?;
+    tx.rollback_to("before").await?;
+    t.send(pair.initiator, "Text", "3").await?;
+    assert_eq!(tx.receive("QT").await?.texts(), ["3"]);
+    t.send(pair.initiator, "Text", "4").await?;
+    assert!(t.receive("QT").await?.is_empty(), "a group that gave a message is held");
+    tx.commit().await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["4"]);
+    assert_eq!(t.receive("QI").await?.texts(), ["answer"]);
+});
+
 case!(circles_of_waiting_are_found, [98, 147], async |t| {
     // DIFFERENCE(deadlock-at-once): a server searches for deadlocks when a session has waited a while, and any of them may be
     // its victim; the embedded store refuses the wait that would close the circle with 1205 at once. Either way the

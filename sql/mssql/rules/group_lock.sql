@@ -90,6 +90,34 @@ BEGIN
 END
 GO
 
+-- Frees a group that lock_group has just locked (is_new = 1) and whose conversations this transaction has not changed. Changes of
+-- ready_group may be there: their own locks last to the end of the transaction. Babelfish frees only locks of the session.
+CREATE PROCEDURE dialoq.unlock_group
+    @group uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:group:', @group), @count int, @key nvarchar(128);
+    IF COALESCE(CAST(SESSION_CONTEXT(N'dialoq.session_locks') AS int), 0) = 0
+    BEGIN
+        IF APPLOCK_MODE(N'dialoq_user', @resource, N'Transaction') = N'Exclusive'
+            EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Transaction', @DbPrincipal = N'dialoq_user';
+        RETURN;
+    END
+    IF APPLOCK_MODE(N'dialoq_user', @resource, N'Session') = N'Exclusive'
+        EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session', @DbPrincipal = N'dialoq_user';
+    SET @count = COALESCE(CAST(SESSION_CONTEXT(N'dialoq.locks') AS int), 0);
+    SET @key = CONCAT(N'dialoq.lock.', @count);
+    -- Otherwise each RECEIVE of a long transaction could add an entry to the context, which has a limit.
+    IF CAST(SESSION_CONTEXT(@key) AS uniqueidentifier) = @group
+    BEGIN
+        EXEC sp_set_session_context @key, NULL;
+        SET @count = @count - 1;
+        EXEC sp_set_session_context N'dialoq.locks', @count;
+    END
+END
+GO
+
 -- Waits until no other session holds a group. The group is not locked afterwards, unless this transaction held it before. Babelfish
 -- keeps the lock of a group that was waited for to the end of the transaction.
 -- Errors: as lock_group

@@ -165,28 +165,32 @@ BEGIN
 END
 GO
 
--- Removes a row of the claim index whose group is empty, if the group is still empty once no sender can rely on the row.
+-- Removes a row of the claim index whose group is empty, if the group is still empty once no sender can rely on the row. The
+-- group's lock is needed only for the second look: it is free again afterwards, unless this transaction held it before. From then
+-- on the row's own locks protect the deletion until this transaction ends. A sender cannot get ':ready:', and READPAST passes over
+-- the deleted row, so each session that has a message for the group adds a row of its own.
 CREATE PROCEDURE dialoq.delete_stale_ready_row
     @queue_id int, @rank_from_top int, @oldest bigint, @group uniqueidentifier
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
-    DECLARE @is_locked bit, @is_there bit;
-    -- The row of an uncommitted message stays. The locks below would keep other sessions from the group until the end of this
-    -- transaction, so they are taken only for a row that is probably removed.
+    DECLARE @is_locked bit, @is_new bit, @is_there bit;
+    -- The row of an uncommitted message stays. Until the end of this transaction no sender can rely on a row whose ':ready:' is
+    -- locked here, so that is locked only for a row that is probably removed.
     EXEC dialoq.has_any_message @group, @queue_id, @is_there OUTPUT;
     IF @is_there = 1 RETURN;
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
     -- The holder of the group may have received its messages and may still roll back, so the messages are read under the
     -- group's lock.
-    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT, @is_new OUTPUT;
     IF @is_locked = 0 RETURN;
     EXEC dialoq.has_any_message @group, @queue_id, @is_there OUTPUT;
-    IF @is_there = 1 RETURN;
     -- One row only: a sender that could not rely on it may have added an equal row since.
-    DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
-    WHERE queue_id = @queue_id AND rank_from_top = @rank_from_top AND oldest = @oldest AND conversation_group_id = @group;
+    IF @is_there = 0
+        DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
+        WHERE queue_id = @queue_id AND rank_from_top = @rank_from_top AND oldest = @oldest AND conversation_group_id = @group;
+    IF @is_new = 1 EXEC dialoq.unlock_group @group;
 END
 GO

@@ -5,25 +5,28 @@
 -- Locks: groups, without waiting
 
 -- Locks the group of a RECEIVE and applies what is pending on its conversations: `@group` if it has messages, or if that is
--- NULL the best group of the queue. chosen is NULL if there is none. The other arguments are choose's.
+-- NULL the best group of the queue. chosen is NULL if there is none. is_new: whether this transaction did not hold the group
+-- before and has changed nothing in it. The other arguments are choose's.
 CREATE PROCEDURE dialoq.claim
     @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT,
-    @past bigint OUTPUT, @seen nvarchar(max) OUTPUT, @chosen uniqueidentifier OUTPUT, @notices nvarchar(max) OUTPUT
+    @past bigint OUTPUT, @seen nvarchar(max) OUTPUT, @chosen uniqueidentifier OUTPUT, @is_new bit OUTPUT,
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_locked bit, @now datetime2(6), @id bigint = 0;
     SET @chosen = NULL;
+    SET @is_new = 0;
     IF @group IS NULL
         EXEC dialoq.choose @queue_id, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT, @seen OUTPUT,
-            @chosen OUTPUT;
+            @chosen OUTPUT, @is_new OUTPUT;
     ELSE IF EXISTS (
         SELECT 1
         FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
         JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) ON e.endpoint_id = m.endpoint_id
         WHERE e.conversation_group_id = @group AND (@only IS NULL OR e.endpoint_id = @only) AND e.is_quarantined = 0)
     BEGIN
-        EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+        EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT, @is_new OUTPUT;
         IF @is_locked = 1 SET @chosen = @group;
     END
     IF @chosen IS NULL RETURN;
@@ -37,14 +40,16 @@ BEGIN
             AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
             AND (e.due_at <= @now OR e.state = N'DO' OR dialoq.pending_state(e.endpoint_id, e.state) <> e.state);
         IF @id IS NULL RETURN;
+        SET @is_new = 0;
         EXEC dialoq.apply_pending @id, @notices OUTPUT;
     END
 END
 GO
 
--- Ends the taking of messages from a group, or of none: resets the rollbacks of its conversations, corrects its rows.
+-- Ends the taking of messages from a group, or of none: resets the rollbacks of its conversations, corrects its rows. If there was
+-- none, a group that is new (claim) is free again: until the end of this transaction its senders and receivers would wait for nothing.
 CREATE PROCEDURE dialoq.leave
-    @queue_id int, @group uniqueidentifier, @took int, @notices nvarchar(max) OUTPUT
+    @queue_id int, @group uniqueidentifier, @is_new bit, @took int, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -52,6 +57,7 @@ BEGIN
     IF @took > 0 EXEC dialoq.forget_group_rollbacks @group;
     EXEC dialoq.rebuild_ready_rows @group, @is_ready OUTPUT;
     IF @is_ready = 1 SET @notices = CONCAT(@notices, N' q:', @queue_id);
+    IF @took = 0 AND @is_new = 1 EXEC dialoq.unlock_group @group;
 END
 GO
 
@@ -121,7 +127,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @notices nvarchar(max), @chosen uniqueidentifier, @past_top int = @from_top, @past bigint = -1, @took int = 0;
-    DECLARE @seen nvarchar(max) = N'';
+    DECLARE @seen nvarchar(max) = N'', @is_new bit;
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @service nvarchar(256), @contract nvarchar(256), @type nvarchar(256), @validation nvarchar(1);
@@ -129,12 +135,12 @@ BEGIN
     WHILE @took = 0
     BEGIN
         EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
-            @seen OUTPUT, @chosen OUTPUT, @notices OUTPUT;
+            @seen OUTPUT, @chosen OUTPUT, @is_new OUTPUT, @notices OUTPUT;
         IF @chosen IS NULL BREAK;
         EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
             @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
             @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT, @validation OUTPUT;
-        EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
+        EXEC dialoq.leave @queue_id, @chosen, @is_new, @took, @notices OUTPUT;
         -- Another transaction had emptied the group before this one locked it: this RECEIVE tries the next group.
         IF @group IS NOT NULL BREAK;
     END
@@ -164,7 +170,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @notices nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @took int, @any bit = 0;
     DECLARE @retains bit, @past_top int = COALESCE(@start_top, @from_top), @past bigint = COALESCE(@start, -1);
-    DECLARE @seen nvarchar(max) = N'';
+    DECLARE @seen nvarchar(max) = N'', @is_new bit;
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @service nvarchar(256), @contract nvarchar(256), @type nvarchar(256), @validation nvarchar(1);
@@ -188,7 +194,7 @@ BEGIN
         SET @item = @next;
         IF @top <= 0 CONTINUE;
         EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
-            @seen OUTPUT, @chosen OUTPUT, @notices OUTPUT;
+            @seen OUTPUT, @chosen OUTPUT, @is_new OUTPUT, @notices OUTPUT;
         IF @chosen IS NULL AND @start_top IS NULL BREAK;
         IF @chosen IS NULL
         BEGIN
@@ -289,7 +295,7 @@ BEGIN
                 THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
         END
         IF @took > 0 SET @any = 1;
-        EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
+        EXEC dialoq.leave @queue_id, @chosen, @is_new, @took, @notices OUTPUT;
         IF @group IS NOT NULL BREAK;
         -- The group may have an older message than the one that was taken. Then its row is the same, and the next RECEIVE reads it again.
         IF @took > 0 SET @seen = REPLACE(@seen, CONCAT(CAST(@chosen AS nvarchar(36)), N' '), N'');

@@ -25,16 +25,18 @@ GO
 -- a group without messages is removed unless a sender keeps it. Bounds are from_top to to_top, of rank_from_top; with by_age
 -- the age alone counts. past_top and past are the level and the age of the last row that was read; begin with from_top and -1.
 -- seen lists the groups already read at that level and age, because after a MOVE two groups can have rows of the same level
--- and age; begin with ''. A second call with these values reads no row again.
+-- and age; begin with ''. A second call with these values reads no row again. is_new: whether this transaction did not hold the
+-- group before.
 CREATE PROCEDURE dialoq.choose
     @queue_id int, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT, @past bigint OUTPUT,
-    @seen nvarchar(max) OUTPUT, @group uniqueidentifier OUTPUT
+    @seen nvarchar(max) OUTPUT, @group uniqueidentifier OUTPUT, @is_new bit OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @candidate uniqueidentifier, @top int, @oldest bigint, @true_top int, @true_oldest bigint, @is_locked bit;
     DECLARE @resource nvarchar(255);
     SET @group = NULL;
+    SET @is_new = 0;
     WHILE 1 = 1
     BEGIN
         SET @candidate = NULL;
@@ -95,7 +97,7 @@ BEGIN
                     AND r.oldest = @true_oldest);
             CONTINUE;
         END
-        EXEC dialoq.lock_group @candidate, 0, @is_locked OUTPUT;
+        EXEC dialoq.lock_group @candidate, 0, @is_locked OUTPUT, @is_new OUTPUT;
         IF @is_locked = 0 CONTINUE;
         SET @group = @candidate;
         RETURN;
