@@ -17,8 +17,9 @@ const MOST_BEATS_UNANSWERED: usize = 100;
 /// The timers of the runtime count milliseconds, and a busy machine takes some more.
 const SHORTEST_NAMED: Duration = Duration::from_millis(20);
 
-/// How long a request waits after one that has failed. On a full disk it shared a batch with reports that did not fit, and a third of the
-/// lease later it met the next ones: with three readers, jobs that were done were lost until they were dead.
+/// How long a request waits after one that has failed in an embedded store. On a full disk it shared a batch with reports that did not fit, and a third of the
+/// lease later it met the next ones: with three readers, jobs that were done were lost until they were dead. A server that is away or
+/// full would get such requests of all readers.
 const AFTER_FAILURE: Duration = Duration::from_millis(150);
 
 /// It waits for the store, which is no fault of the runtime.
@@ -82,7 +83,7 @@ impl<'a> Heartbeat<'a> {
                             self.ran_us.store(AT_THE_STORE, Relaxed);
                             return lost;
                         }
-                        if has_failed {
+                        if has_failed && !clock.is_remote() {
                             pause.set(clock.sleep_until(clock.now().after(third.min(AFTER_FAILURE))));
                         }
                     }
