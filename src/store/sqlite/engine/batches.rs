@@ -366,8 +366,9 @@ impl Engine {
         let mut state = self.lock_even_failed();
         state.fail(failure);
         let is_full = state.is_full;
-        drop(state);
+        // Under the lock: else the store had ended for a moment, and `work run` with it.
         self.is_full.store(is_full, SeqCst);
+        drop(state);
         match is_full {
             // A disk that stays full is met again and again; the thread that opens the file again warns once a minute.
             true => tracing::debug!(%failure, "a batch could not be written; the database is opened again"),

@@ -309,9 +309,8 @@ impl Store for SharedStore {
 
     fn ended(&self) -> Option<Error> {
         match self.membership.role_now() {
-            // It is opened again.
-            Role::Owner(owned) if owned.store.is_full() => None,
-            Role::Owner(owned) => owned.store.ended(),
+            // After a full disk it is opened again. Asked in this order, because it may fail in between.
+            Role::Owner(owned) => owned.store.ended().filter(|_| !owned.store.is_full()),
             // Attempts to take the file over go on as long as the thread does.
             Role::Unusable(error) => self.running.has_changed().is_err().then(|| error.duplicate()),
             Role::Closed => Some(Error::closed()),
