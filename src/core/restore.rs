@@ -31,6 +31,8 @@ pub struct Restore {
     /// Endpoints whose rows contradict each other.
     aside: Vec<u32>,
     marks: (u64, u64, u64),
+    /// The token by the id of a job.
+    pub(super) held_jobs: HashMap<u64, u64>,
 }
 
 /// A broker rebuilt from its rows.
@@ -50,8 +52,9 @@ impl Restore {
         let (mut changes, mut repairs) = (Vec::new(), Repairs::default());
         let damage = mend_catalog(&mut catalog, &mut changes, &mut repairs);
         let core = Core::over(catalog, ids, limits);
-        let (places, by_conversation, received) = Default::default();
-        Self { core, places, by_conversation, received, damage, changes, repairs, aside: Vec::new(), marks: (0, 0, 0) }
+        let (places, by_conversation, received, held_jobs) = Default::default();
+        let (aside, marks) = (Vec::new(), (0, 0, 0));
+        Self { core, places, by_conversation, received, damage, changes, repairs, aside, marks, held_jobs }
     }
 
     /// Announces the number of endpoints, so that memory is allocated at once.

@@ -86,6 +86,8 @@ pub enum WorkChange {
     FinishJob {
         /// The job.
         job_id: u64,
+        /// Of its last taking; 0 if it was never taken.
+        token: u64,
         /// Done or cancelled.
         finished_as: FinishedAs,
         /// When.

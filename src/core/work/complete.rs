@@ -38,7 +38,7 @@ impl Core {
     pub(super) fn finish_job(&mut self, place: u32, finished_as: FinishedAs, result: Body, now: Timestamp) {
         let work = &mut self.work;
         let job = &work.jobs[place];
-        let (job_id, queue_id) = (job.id, job.queue_id);
+        let (job_id, token, queue_id) = (job.id, job.token, job.queue_id);
         let Some(queue) = work.queues.get_mut(&queue_id) else { return };
         let is_first = queue.settings.has_history && queue.finished == 0;
         let finish_number = queue.settings.has_history.then(|| {
@@ -48,7 +48,7 @@ impl Core {
             queue.finish_number
         });
         let is_cut = queue.finished >= CUT_EVERY;
-        work.write(WorkChange::FinishJob { job_id, finished_as, finished_at: now, result, finish_number });
+        work.write(WorkChange::FinishJob { job_id, token, finished_as, finished_at: now, result, finish_number });
         work.remove(place);
         if is_cut {
             self.cut_history(queue_id, now);

@@ -98,7 +98,7 @@ impl JobRows {
                 let (row, _) = self.jobs.get_mut(&job_id).expect("a job is there until it is finished");
                 (row.state, row.attempts, row.at) = (JobState::Ready, 0, None);
             }
-            WorkChange::FinishJob { job_id, finished_as, finished_at, result, finish_number } => {
+            WorkChange::FinishJob { job_id, finished_as, finished_at, result, finish_number, .. } => {
                 let (row, _) = self.jobs.remove(&job_id).expect("a job is finished once");
                 if let Some(number) = finish_number {
                     let finished = Finished { job_id, finished_as, finished_at, result };

@@ -4,11 +4,13 @@ use super::change::WorkChange;
 use super::job::{Job, JobRow, NO_NAME};
 use super::state::{Due, Work, WorkQueueState};
 use super::unique::UniqueName;
+use crate::core::change::Change;
 use crate::core::restore::Restore;
 use crate::core::state::Core;
 use crate::error::{Code, Error, Result};
+use crate::id::JobId;
 use crate::protocol::definition::{WorkNumber, WorkSettings};
-use crate::protocol::work::{AfterFailure, JobState};
+use crate::protocol::work::{AfterFailure, JobState, TakenJob};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
@@ -30,9 +32,16 @@ impl Restore {
         }
     }
 
+    /// Jobs that transactions held when another commit met a full disk, before the jobs: they go back to their queues without a
+    /// failed attempt.
+    pub fn held_jobs(&mut self, held: &[TakenJob]) {
+        self.held_jobs = held.iter().map(|taken| (taken.job.0, taken.token)).collect();
+    }
+
     /// A job; after the marks.
     pub fn job(&mut self, row: JobRow, now: Timestamp) {
-        self.core.restore_job(row, now);
+        let is_given_back = row.attempts > 0 && self.held_jobs.get(&row.job_id) == Some(&row.token);
+        self.core.restore_job(row, is_given_back, now);
     }
 
     /// When a work schedule fires next, and the time that it last pushed a job for.
@@ -156,8 +165,20 @@ impl Core {
         work.write(WorkChange::DeleteJobs { queue_id });
     }
 
-    /// Puts a job back into memory. A job that a transaction held has lost its reader.
-    fn restore_job(&mut self, row: JobRow, now: Timestamp) {
+    /// The jobs that transactions hold which are open, or whose commits are among these changes.
+    pub fn held_jobs(&self, unwritten: &[Change]) -> Vec<TakenJob> {
+        let is_held = |job: &Job| job.session != 0 && job.state == JobState::Taken && job.at == i64::MAX;
+        let held = self.work.jobs.iter().filter(|(_, job)| is_held(job)).map(|(_, job)| (job.id, job.token));
+        let finished = unwritten.iter().filter_map(|change| match change {
+            Change::Work(WorkChange::FinishJob { job_id, token, .. }) => Some((*job_id, *token)),
+            _ => None,
+        });
+        held.chain(finished).map(|(job_id, token)| TakenJob { job: JobId(job_id), token }).collect()
+    }
+
+    /// Puts a job back into memory. A job that a transaction held has lost its reader, which is a failed attempt unless it
+    /// `is_given_back`.
+    fn restore_job(&mut self, row: JobRow, is_given_back: bool, now: Timestamp) {
         let work = &mut self.work;
         work.now = now;
         if !work.queues.contains_key(&row.queue_id) || work.places.contains_key(&row.job_id) {
@@ -191,6 +212,10 @@ impl Core {
             work.note_ready(place);
         }
         if state == JobState::Taken && row.at.is_none() {
+            if is_given_back {
+                self.return_job(place, true);
+                return;
+            }
             self.fail_attempt(
                 place,
                 "its transaction ended with its reader, or with the process that owned the database file".into(),

@@ -183,7 +183,7 @@ impl Core {
         }
     }
 
-    fn return_job(&mut self, place: u32, is_written: bool) {
+    pub(super) fn return_job(&mut self, place: u32, is_written: bool) {
         let work = &mut self.work;
         work.change(place, |job| {
             job.state = JobState::Ready;

@@ -15,7 +15,9 @@ use super::{guard::Guard, options::Fault};
 use crate::catalog::Catalog;
 use crate::core::{Change, JobRead, JobRow, MessageRow, ReadRow, Taken, TakenRow, WorkChange};
 use crate::error::Result;
+use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit};
+use crate::sql::sqlite::rows::RETURN_HELD_JOB;
 use crate::sql::sqlite::transaction::{BEGIN, COMMIT, RELEASE, ROLLBACK, ROLLBACK_TO};
 use rusqlite::Connection;
 use smallvec::SmallVec;
@@ -347,6 +349,16 @@ impl WriteSide {
             writer.set_marks(marks).map_err(writing)?;
         }
         Ok(())
+    }
+
+    /// Returns jobs without a failed attempt, those that transactions hold by their rows.
+    pub(super) fn return_held_jobs(&self, held_jobs: &[TakenJob]) -> rusqlite::Result<()> {
+        self.begin()?;
+        for held in held_jobs {
+            let of = [held.job.0.cast_signed(), held.token.cast_signed()];
+            strike(self.fault.as_deref(), || self.connection.prepare_cached(RETURN_HELD_JOB)?.execute(of))?;
+        }
+        self.run(COMMIT)
     }
 
     /// Locked for one row at a time, so that no reader waits long.

@@ -15,6 +15,7 @@ use crate::protocol::ConversationState;
 use crate::protocol::definition::{
     AfterRetries, AnyOr, ContractEntry, ExecuteAs, Pauses, QueueEvent, RetryPolicy, SentBy, Validation,
 };
+use crate::protocol::work::TakenJob;
 use crate::sql::sqlite::read::{
     self, BROKER, DEAD_LETTER_KEYS, DONE_UNITS, EVENT_NOTIFICATIONS, MESSAGE_TYPES, RECEIVE_SEQUENCES,
     RETAINED_ORPHANS, SERVICES, TRANSMISSION_KEYS, XML_SCHEMA_COLLECTIONS,
@@ -71,7 +72,13 @@ pub(super) struct Loaded {
 const DOING: &str = "reading the tables of the broker";
 
 /// The broker in the tables, and the repairs they need.
-pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: Timestamp) -> Result<Loaded> {
+pub(super) fn core(
+    connection: &Connection,
+    ids: IdSource,
+    limits: Limits,
+    held_jobs: &[TakenJob],
+    now: Timestamp,
+) -> Result<Loaded> {
     let (mut orphans, mut repairs) = (Orphans::default(), Repairs::default());
     let (catalog, marks) = catalog(connection)?;
     each(connection, CONTRACT_USAGES, |row| {
@@ -129,6 +136,7 @@ pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: 
         restore.unit(id(row, 0)?, Timestamp(row.get(1)?));
         Ok(())
     })?;
+    restore.held_jobs(held_jobs);
     work::jobs(connection, &mut restore, now)?;
     let mut restored = restore.finish(now)?;
     restored.repairs.append(repairs);

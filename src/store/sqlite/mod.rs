@@ -119,6 +119,7 @@ impl SqliteStore {
             is_shared,
             lock_wait,
             board,
+            held_jobs,
             fault,
             vfs,
         } = options;
@@ -176,7 +177,8 @@ impl SqliteStore {
         } else {
             // Reading and mending are one transaction, so that no other program writes in between.
             board::clear(&write).map_err(|error| storage(&doing(), error))?;
-            let load::Loaded { restored, orphans, marks } = load::core(&write.connection, ids, limits, now)?;
+            let load::Loaded { restored, orphans, marks } =
+                load::core(&write.connection, ids, limits, &held_jobs, now)?;
             orphans.delete(&write.connection)?;
             write.commit(&mut Batch { changes: restored.changes, ..Batch::default() })?;
             repairs = restored.repairs.into_list();
@@ -240,6 +242,11 @@ impl SqliteStore {
     /// Whether it has failed because the disk was full. Nothing that was acknowledged is lost, and another opening may find room.
     fn is_full(&self) -> bool {
         self.engine.is_full.load(std::sync::atomic::Ordering::SeqCst)
+    }
+
+    /// The jobs that other transactions held than those whose commits met the full disk.
+    fn held_jobs(&self) -> Arc<[TakenJob]> {
+        self.engine.lock_even_failed().held_jobs.clone()
     }
 
     /// The repairs made when the database was opened.

@@ -3,11 +3,12 @@
 use super::open::BUSY;
 use crate::core::Limits;
 use crate::id::IdSource;
+use crate::protocol::work::TakenJob;
 use crate::store::url::{Durability, Location, SqliteUrl};
 use crate::store::{ActivityBoard, OpenOptions};
 use crate::time::Clock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 /// How to open an embedded store.
@@ -35,6 +36,9 @@ pub struct SqliteOptions {
     /// The activity in the queues, kept by those who wait while the store is opened again.
     #[doc(hidden)]
     pub board: Arc<ActivityBoard>,
+    /// The jobs to return without a failed attempt: transactions held them when the last store of this process met a full disk.
+    #[doc(hidden)]
+    pub held_jobs: Arc<[TakenJob]>,
     /// A fault to strike the writing of tables, for tests of recovery.
     pub fault: Option<Arc<Fault>>,
     /// The name of the registered VFS of the connection that writes, for tests of disks.
@@ -56,6 +60,7 @@ impl SqliteOptions {
             is_shared: false,
             lock_wait: BUSY,
             board: Arc::default(),
+            held_jobs: Arc::default(),
             fault: None,
             vfs: None,
         }
@@ -89,6 +94,8 @@ pub struct Fault {
     strikes_after: bool,
     /// It is a full disk, on which there may be room again.
     is_disk: bool,
+    /// It strikes one operation only: for the others there is room.
+    is_once: AtomicBool,
     strikes: AtomicU64,
 }
 
@@ -109,12 +116,25 @@ impl Fault {
     }
 
     fn new(nth: u64, strikes_after: bool, is_disk: bool) -> Self {
-        Self { left: AtomicU64::new(nth), strikes_after, is_disk, strikes: AtomicU64::new(0) }
+        Self {
+            left: AtomicU64::new(nth),
+            strikes_after,
+            is_disk,
+            is_once: AtomicBool::new(false),
+            strikes: AtomicU64::new(0),
+        }
     }
 
     /// From the next operation on there is no room.
     pub fn fill(&self) {
         self.left.store(1, SeqCst);
+    }
+
+    /// For the second operation from now there is no room, and for those after it there is. The first is the beginning of a
+    /// transaction, which a lone caller tries twice.
+    pub fn refuse_one(&self) {
+        self.is_once.store(true, SeqCst);
+        self.left.store(2, SeqCst);
     }
 
     /// There is room again.
@@ -134,12 +154,16 @@ impl Fault {
 
     /// Runs the operation, unless the fault strikes it.
     pub(super) fn strike<T>(&self, operation: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-        let left = self.left.load(SeqCst);
+        // One step: the disk is filled by another thread while this one writes.
+        let count = |left: u64| match left {
+            1 if self.is_once.load(SeqCst) => u64::MAX,
+            left => left.saturating_sub(1),
+        };
+        let left = self.left.fetch_update(SeqCst, SeqCst, |left| Some(count(left))).unwrap_or_default();
         if left > 1 {
-            self.left.store(left - 1, SeqCst);
             return operation();
         }
-        self.left.store(0, SeqCst);
+        self.is_once.store(false, SeqCst);
         self.strikes.fetch_add(1, SeqCst);
         if left == 1 && self.strikes_after {
             operation()?;

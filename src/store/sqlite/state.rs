@@ -14,7 +14,7 @@ use super::user_sql::{UserUnit, UserWork};
 use crate::catalog::Catalog;
 use crate::core::{CLOCK_SET_BACK_US, Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
 use crate::error::{Code, Error, Result};
-use crate::protocol::work::WorkVerb;
+use crate::protocol::work::{TakenJob, WorkVerb};
 use crate::protocol::{Unit, Verb};
 use crate::store::{ActivityBoard, QueueActivity, work_queue_on_board};
 use crate::time::Timestamp;
@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) is_shared: bool,
     /// It has failed because of that.
     pub(super) is_full: bool,
+    /// The jobs that other transactions held than those whose commits met it.
+    pub(super) held_jobs: Arc<[TakenJob]>,
     pub(super) is_closed: bool,
     /// A close has written its last batch.
     pub(super) is_shut: bool,
@@ -157,6 +159,7 @@ impl State {
             failed: None,
             is_shared: false,
             is_full: false,
+            held_jobs: Arc::default(),
             is_closed: false,
             is_shut: false,
             is_asleep: false,
@@ -674,6 +677,10 @@ impl State {
     pub(super) fn fail(&mut self, first: &Error) {
         if self.failed.is_none() {
             self.is_full = self.is_shared && first.code() == Code::STORE_FULL;
+            if self.is_full {
+                // Not those that the failed batch was to finish: one of them may have filled the disk.
+                self.held_jobs = self.core.held_jobs(&self.effects.changes).into();
+            }
             self.failed = Some(first.to_string());
         }
         let is_full = self.is_full;

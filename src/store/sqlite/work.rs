@@ -53,7 +53,7 @@ impl Writer<'_> {
                 self.run(Write::ReportJob, params![int(*job_id), &**progress])?;
             }
             WorkChange::RedriveJob { job_id } => drop(self.run(Write::RedriveJob, [int(*job_id)])?),
-            WorkChange::FinishJob { job_id, finished_as, finished_at, result, finish_number } => {
+            WorkChange::FinishJob { job_id, finished_as, finished_at, result, finish_number, .. } => {
                 if let Some(finish_number) = finish_number {
                     let result: &Body = result;
                     self.run(

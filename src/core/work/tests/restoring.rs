@@ -179,3 +179,34 @@ fn each_queue_wakes_as_many_readers_as_jobs_have_come() {
     let woken: Vec<_> = effects.arrivals.iter().map(|arrival| (arrival.queue_id, arrival.newly_ready)).collect();
     assert_eq!(woken, [(id("w"), 2), (id("v"), 1)]);
 }
+
+#[test]
+fn a_held_job_whose_store_met_a_full_disk_through_another_commit_goes_back_without_a_failed_attempt() {
+    let memory = broker(&[]);
+    let queue_id = memory.core.catalog().work_queue("w").unwrap().id;
+    let taken = |job_id, token, at| JobRow { state: JobState::Taken, token, at, ..row(queue_id, job_id) };
+    let held = |job, token| TakenJob { job: JobId(job), token };
+    let (core, changes) = opened(&memory, |restore| {
+        restore.held_jobs(&[held(1, 5), held(2, 5), held(4, 5), held(9, 9)]);
+        restore.job(taken(1, 5, None), NOW);
+        // Taken once more since.
+        restore.job(taken(2, 6, None), NOW);
+        // Its own commit was in the batch that failed.
+        restore.job(taken(3, 7, None), NOW);
+        // It has a lease.
+        restore.job(taken(4, 5, Some(after_ms(1000))), NOW);
+        // A damaged row.
+        restore.job(JobRow { attempts: 0, ..taken(9, 9, None) }, NOW);
+    });
+    let mut found: Vec<_> = core.work.jobs.iter().map(|(_, job)| (job.id, job.state, job.attempts)).collect();
+    found.sort_unstable_by_key(|(id, ..)| *id);
+    let after = [
+        (1, JobState::Ready, 0),
+        (2, JobState::Scheduled, 1),
+        (3, JobState::Scheduled, 1),
+        (4, JobState::Taken, 1),
+        (9, JobState::Scheduled, 0),
+    ];
+    assert_eq!(found, after);
+    assert!(changes.contains(&Change::Work(WorkChange::ReturnJob { job_id: 1, attempts: 0 })), "{changes:?}");
+}

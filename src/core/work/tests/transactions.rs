@@ -1,6 +1,7 @@
 //! Jobs and transactions: what a commit, a rollback and a savepoint mean for them.
 
 use super::*;
+use crate::core::Effects;
 
 #[test]
 fn a_commit_completes_what_its_transaction_took_and_a_rollback_is_a_failed_attempt() {
@@ -165,4 +166,24 @@ fn a_name_that_jobs_of_one_transaction_have_one_after_the_other_is_free_after_th
         assert!(is_new(submit(&mut memory, unique(), NOW).unwrap()).is_some());
         assert_eq!(memory.core.work.unique.names.iter().count(), 1);
     }
+}
+
+#[test]
+fn a_transaction_holds_its_jobs_until_its_commit_is_written() {
+    let mut memory = broker(&[number(WorkNumber::RetryDelayMs, 0)]);
+    let held = |memory: &mut Memory, hold| {
+        push(memory, job_of("a"));
+        let mut session = begin(memory);
+        let taken = jobs(execute(memory, &mut session, take_verb(1, hold)).unwrap()).remove(0).taken;
+        (session, taken)
+    };
+    let (_open, of_open) = held(&mut memory, Hold::Transaction);
+    let (_leased, _) = held(&mut memory, LEASE);
+    let (rolled_back, _) = held(&mut memory, Hold::Transaction);
+    let (committed, of_committed) = held(&mut memory, Hold::Transaction);
+    memory.rollback(rolled_back, NOW);
+    let mut unwritten = Effects::default();
+    memory.core.commit(committed, NOW, &mut unwritten);
+    assert_eq!(memory.core.held_jobs(&unwritten.changes), [of_open, of_committed]);
+    assert_eq!(memory.core.held_jobs(&[]), [of_open], "of one that is written nothing is held");
 }

@@ -139,7 +139,10 @@ impl Engine {
         let verdicts = match write.run_user_sql(&units, || self.begin(write)) {
             Ok(verdicts) => verdicts,
             Err(failure) => {
+                let now = self.clock.now();
                 for commit in commits {
+                    // Never written. The jobs of these transactions are not among those that were held by others.
+                    self.lock_even_failed().order_rollback(commit.session, now);
                     let _ = commit.sender.send(Err(failure.duplicate()));
                 }
                 return Err(failure);
@@ -364,10 +367,12 @@ impl Engine {
         write.roll_back();
         // Marked first, so that a caller that gets the failure finds the store poisoned.
         let mut state = self.lock_even_failed();
+        let is_first = state.failed.is_none();
         state.fail(failure);
         let is_full = state.is_full;
         // Under the lock: else the store had ended for a moment, and `work run` with it.
         self.is_full.store(is_full, SeqCst);
+        let held_jobs = state.held_jobs.clone();
         drop(state);
         match is_full {
             // A disk that stays full is met again and again; the thread that opens the file again warns once a minute.
@@ -379,6 +384,15 @@ impl Engine {
         }
         *batch = Batch::default();
         self.board.wake_all();
+        // Of transactions that were not in the batch: these few rows often fit. If they do not, the next store of this process returns
+        // them, unless another process takes the file over before.
+        if is_first
+            && !held_jobs.is_empty()
+            && let Err(error) = write.return_held_jobs(&held_jobs)
+        {
+            write.roll_back();
+            tracing::debug!(%error, "the jobs that other transactions held are not returned yet");
+        }
     }
 }
 

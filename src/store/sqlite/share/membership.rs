@@ -14,6 +14,7 @@ use super::{lock, unexpected};
 use crate::catalog::Catalog;
 use crate::core::Repair;
 use crate::error::{Code, Error, Result};
+use crate::protocol::work::TakenJob;
 use crate::store::sqlite::open::{OtherName, absolute_path};
 use crate::store::sqlite::reader_slots::ReaderSlots;
 use crate::store::sqlite::{ReadOnlyStore, SqliteOptions, SqliteStore, blocking, owner};
@@ -131,12 +132,20 @@ enum Acquired {
 }
 
 /// How long this process has owned the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owned {
     /// Its store has ended, or takes nothing more.
     ToTheEnd,
-    /// The file is to be opened again; whether no other process works through this one.
-    UntilTheDiskWasFull { is_alone: bool },
+    /// The file is to be opened again.
+    UntilTheDiskWasFull(FullStore),
+}
+
+/// What the next store of a process must know of its last one, which met a full disk.
+#[derive(Default)]
+struct FullStore {
+    /// No other process worked through this one.
+    was_alone: bool,
+    /// The jobs that other transactions held than those whose commits met it.
+    held_jobs: Arc<[TakenJob]>,
 }
 
 /// Why an attempt to own the file or to work through its owner has failed.
@@ -190,13 +199,13 @@ impl Membership {
     /// Owns the file or works through its owner, in turn, until the store is closed.
     pub(super) async fn run(self: Arc<Self>, opened: Opened) {
         let mut opened = Some(opened);
-        let mut was_alone = false;
-        while let Some((acquired, took)) = self.acquire(&mut opened, was_alone).await {
+        let mut last = FullStore::default();
+        while let Some((acquired, took)) = self.acquire(&mut opened, &last).await {
             match acquired {
                 Acquired::Owner(store, slots) => {
                     match self.own(store, slots, opened.take()).await {
                         Owned::ToTheEnd => return,
-                        Owned::UntilTheDiskWasFull { is_alone } => was_alone = is_alone,
+                        Owned::UntilTheDiskWasFull(full) => last = full,
                     }
                     let mut stopping = self.stopping.subscribe();
                     tokio::select! {
@@ -210,7 +219,7 @@ impl Membership {
                     }
                     self.work_through(&remote).await;
                     self.lose_owner();
-                    was_alone = false;
+                    last = FullStore::default();
                 }
             }
         }
@@ -231,7 +240,7 @@ impl Membership {
         let serving = serve::run(&owned, listening, &self.path, durability, complete_at, stopping.clone());
         let (end, connections) = serving.await;
         let is_full = end == End::Failed && store.is_full();
-        let is_alone = connections.are_none();
+        let was_alone = connections.are_none();
         if is_full {
             self.warn_of_full_disk();
             *lock(&self.catalog) = store.catalog();
@@ -262,7 +271,7 @@ impl Membership {
         };
         let (closed, ()) = tokio::join!(store.close(), answering);
         if is_full && !stopping.borrow().is_asked() {
-            return Owned::UntilTheDiskWasFull { is_alone };
+            return Owned::UntilTheDiskWasFull(FullStore { was_alone, held_jobs: store.held_jobs() });
         }
         // All that was acknowledged is in the file, and the callers of the rest have their errors.
         let closed = if store.is_full() { Ok(()) } else { closed };
@@ -350,15 +359,15 @@ impl Membership {
     }
 
     /// Owns the file, or connects to its owner; `None` if the store is closed, or an opening was refused. Gives how long the attempt took
-    /// that succeeded. `was_alone` says that this process was the last owner, without guests.
-    async fn acquire(&self, opened: &mut Option<Opened>, was_alone: bool) -> Option<(Acquired, Duration)> {
+    /// that succeeded. `last` is this process's last store, if it was the last owner.
+    async fn acquire(&self, opened: &mut Option<Opened>, last: &FullStore) -> Option<(Acquired, Duration)> {
         let started = Instant::now();
         let mut absence = Absence::default();
         let mut pause = PAUSES.0;
         let mut refused = None;
         while !self.stopping.borrow().is_asked() {
             let tried = Instant::now();
-            let obstacle = match self.attempt(opened.is_some(), was_alone).await {
+            let obstacle = match self.attempt(opened.is_some(), last).await {
                 Ok(acquired) => {
                     self.options.board.meet(None);
                     if let (None, Ok(Some(file))) = (self.file.get(), owner::existing_key(&self.path)) {
@@ -433,11 +442,12 @@ impl Membership {
     }
 
     /// One attempt to own the file, then to connect to its owner.
-    async fn attempt(&self, is_first: bool, was_alone: bool) -> std::result::Result<Acquired, Obstacle> {
+    async fn attempt(&self, is_first: bool, last: &FullStore) -> std::result::Result<Acquired, Obstacle> {
         let mut stopping = self.stopping.subscribe();
         let mut options = self.options.clone();
         // A file that has gone since must not become an empty one.
         options.create_if_missing &= is_first;
+        options.held_jobs = last.held_jobs.clone();
         if !is_first {
             options.lock_wait = LOCK_WAIT;
         }
@@ -445,7 +455,7 @@ impl Membership {
             self.check_place()?;
         }
         // The guests of an owner that was killed, or whose guest this process was, may have readers.
-        let has_predecessor = !was_alone && (!is_first || owner::is_named(&self.path));
+        let has_predecessor = !last.was_alone && (!is_first || owner::is_named(&self.path));
         // A close waits for an opening under way, so the file is free when it returns. A drop does not wait.
         let owned = tokio::select! {
             opened = blocking(move || SqliteStore::open(options)) => match opened {
@@ -696,12 +706,12 @@ mod tests {
         let holder = rusqlite::Connection::open(&path).unwrap();
         holder.execute_batch("BEGIN IMMEDIATE").unwrap();
         let membership = Membership::new(options, path);
-        match membership.attempt(false, false).await {
+        match membership.attempt(false, &FullStore::default()).await {
             Err(Obstacle::Passing(error)) => assert_eq!(error.code(), Code::STORE_OWNED, "{error}"),
             _ => panic!("the lock passes by itself"),
         }
         drop(holder);
-        assert!(matches!(membership.attempt(false, false).await, Ok(Acquired::Owner(..))));
+        assert!(matches!(membership.attempt(false, &FullStore::default()).await, Ok(Acquired::Owner(..))));
     }
 
     /// A guest whose owner was killed gave up: it was refused for a second name, and the name was removed before it asked why.

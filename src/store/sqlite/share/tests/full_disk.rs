@@ -1,7 +1,10 @@
 //! The disk of the process that owns the file is full: it opens the file again when it can.
 
 use super::*;
+use crate::protocol::work::Hold;
 use crate::store::sqlite::Fault;
+use crate::store::sqlite::tests::jobs::{push, take};
+use std::collections::BTreeMap;
 
 fn send(handle: ConversationHandle, text: &str) -> Verb {
     let body = Some(Arc::new(text.as_bytes().to_vec()));
@@ -87,4 +90,68 @@ async fn another_process_takes_the_file_over_and_works_for_the_one_whose_disk_wa
     store.submit(vec![send(handle, "through the other")]).await.unwrap();
     assert!(guest.is_owner() && !store.is_owner());
     assert_eq!(bodies(&store).await, ["before", "through the other"]);
+}
+
+/// The id of the next job and its attempt, taken and held by the transaction.
+async fn held(tx: &mut Box<dyn StoreTx>) -> (u64, u16) {
+    let Outcome::Jobs(jobs) = tx.execute(take(Hold::Transaction)).await.unwrap() else { panic!("no jobs") };
+    (jobs[0].taken.job.0, jobs[0].attempt)
+}
+
+/// The second failed attempt would be the end of a job.
+#[tokio::test]
+async fn a_full_disk_is_a_failed_attempt_of_the_jobs_whose_commit_met_it_and_of_no_others() {
+    let _limit = crate::testing::limit();
+    // The guest may take the file over, so that only what was written before counts there.
+    for (has_guest, has_sql) in [(false, false), (false, true), (true, false), (true, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (disk, store, _) = opened(folder.path()).await;
+        let guest_options = SqliteOptions { fault: Some(disk.clone()), ..options(folder.path()) };
+        let guest = has_guest.then(|| SharedStore::open(guest_options).unwrap());
+        store.submit(vec![definitions("CREATE WORK QUEUE w WITH MAX_ATTEMPTS = 2, RETRY_DELAY_MS = 0")]).await.unwrap();
+        store.submit(vec![push(None), push(None), push(None)]).await.unwrap();
+        store.run_sql(statement_of("create table t (n integer)")).await.unwrap();
+        let mut attempts = BTreeMap::from([(1, 0), (2, 0), (3, 0)]);
+        let mut rounds = vec![3, 2, 1, 1];
+        while let Some(guilty) = rounds.pop() {
+            let mut held_by = BTreeMap::new();
+            for process in [Some(&store), guest.as_ref()].into_iter().flatten() {
+                while process.submit(Vec::new()).await.is_err() {}
+            }
+            for place in 0..attempts.len() {
+                let process = guest.as_ref().filter(|_| place == 1).unwrap_or(&store);
+                let mut tx = process.begin(Seen::always()).await.unwrap();
+                let (job, attempt) = held(&mut tx).await;
+                assert_eq!(
+                    attempt,
+                    attempts[&job] + 1,
+                    "job {job} before the fall of {guilty}: {has_guest}, {has_sql}"
+                );
+                held_by.insert(job, tx);
+            }
+            let mut tx = held_by.remove(&guilty).unwrap();
+            if has_sql {
+                tx.sql(statement_of("insert into t values (1)")).await.unwrap();
+            }
+            if has_guest {
+                disk.refuse_one()
+            } else {
+                disk.fill()
+            }
+            let error = tx.commit().await.unwrap_err();
+            disk.make_room();
+            for (_, tx) in held_by {
+                let error = tx.commit().await.unwrap_err();
+                assert_eq!(error.code(), Code::OWNER_GONE, "{error}");
+            }
+            if error.code() == Code::OWNER_GONE {
+                // The statistics that are written each second met it first.
+                rounds.push(guilty);
+                continue;
+            }
+            assert_eq!(error.code(), Code::STORE_FULL, "{error}");
+            *attempts.get_mut(&guilty).unwrap() += 1;
+            attempts.retain(|_, attempts| *attempts < 2);
+        }
+    }
 }
