@@ -195,8 +195,8 @@ impl WriteSide {
         strike(self.fault.as_deref(), || self.connection.prepare_cached(text)?.execute([])).map(drop)
     }
 
-    /// Rolls back all uncommitted work. After a failure the connection is not used any more, so a failure here changes
-    /// nothing.
+    /// Rolls back all uncommitted work. After a failure the connection is used only to return jobs, and for that it must have been
+    /// rolled back, so a failure here changes nothing.
     pub(super) fn roll_back(&self) {
         self.rehearsal.set(None);
         if !self.connection.is_autocommit() {
@@ -351,8 +351,12 @@ impl WriteSide {
         Ok(())
     }
 
-    /// Returns jobs without a failed attempt, those that transactions hold by their rows.
+    /// Returns jobs without a failed attempt, those that transactions hold by their rows. After a batch that was not rolled back it
+    /// does nothing: its commit would be that of the batch, whose callers have their errors.
     pub(super) fn return_held_jobs(&self, held_jobs: &[TakenJob]) -> rusqlite::Result<()> {
+        if !self.connection.is_autocommit() {
+            return Ok(());
+        }
         self.begin()?;
         for held in held_jobs {
             let of = [held.job.0.cast_signed(), held.token.cast_signed()];
