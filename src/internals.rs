@@ -67,6 +67,18 @@ pub fn preview_warnings(broker: &crate::Broker, script: &str) -> crate::Result<V
     broker.preview_warnings(script)
 }
 
+/// That a definition which waits holds receives back from a queue, if one does.
+#[cfg(feature = "cli")]
+pub async fn receives_held_back(broker: &crate::Broker, queue: &str) -> Option<String> {
+    broker.receives_held_back(queue).await
+}
+
+/// The same of a queue whose status was read.
+#[cfg(feature = "cli")]
+pub fn held_back(queue: &crate::status::QueueStatus) -> Option<String> {
+    queue.receives_held_until.map(|until| crate::status::held_back(&queue.name, until))
+}
+
 /// What keeps the broker's store from all work, now and later: the server is away, or no process can take the file over.
 #[cfg(feature = "cli")]
 pub fn obstacle(broker: &crate::Broker) -> tokio::sync::watch::Receiver<Option<std::sync::Arc<crate::Error>>> {

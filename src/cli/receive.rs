@@ -71,9 +71,16 @@ impl Receive {
         let broker = globals.open_unless(interrupt).await?;
         let mut received = 0;
         let done = self.take(&broker, output, interrupt, &mut received).await;
+        let why = match received {
+            0 if done.is_ok() => dialoq::internals::receives_held_back(&broker, &self.queue).await,
+            _ => None,
+        };
         close_after(&broker, done).await?;
         match received {
-            0 => Err(Failure::Nothing(format!("no message is ready in queue '{}'", printable_name(&self.queue)))),
+            0 => {
+                let why = why.map_or_else(String::new, |why| format!(": {}", printable_name(&why)));
+                Err(Failure::Nothing(format!("no message is ready in queue '{}'{why}", printable_name(&self.queue))))
+            }
             _ => Ok(()),
         }
     }

@@ -95,6 +95,14 @@ impl Core {
         }
     }
 
+    /// The queues that receives are held back from, each with the end of its hold.
+    pub fn receive_holds(&self) -> Vec<(i32, Timestamp)> {
+        let until = |queue: &super::receive_order::QueueState| queue.definition_wait.and_then(|wait| wait.held_until);
+        let mut holds: Vec<_> = self.queues.iter().filter_map(|(id, queue)| Some((*id, until(queue)?))).collect();
+        holds.sort_unstable();
+        holds
+    }
+
     /// A definition that needs conversations is done: the holds end. Another one that waits begins its second again.
     pub(super) fn end_definition_waits(&mut self, effects: &mut Effects) {
         self.holds.clear();

@@ -1,6 +1,7 @@
 //! The faults of a running broker: findings with advice.
 
 use super::BY_POISON;
+use super::definition_wait::{HELD_BACK_ADVICE, held_back};
 use super::shell::{shell_command, shell_option};
 use crate::broker::Broker;
 use crate::catalog::body::BodyChecks;
@@ -133,7 +134,7 @@ impl Broker {
         // Nothing is older than 1970, and PostgreSQL has no time before the year -4713.
         let before = now.0.saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX)).max(0);
         let texts = &self.shared_store().texts().doctor;
-        let mut findings = Vec::new();
+        let (mut findings, mut holds) = (Vec::new(), None);
         if !self.catalog().settings.is_broker_enabled {
             findings.push(disabled_broker());
         }
@@ -160,8 +161,20 @@ impl Broker {
             };
             for row in &rows.rows {
                 let mut finding = Seen::of(row)?.finding(kind, now);
-                if kind == FindingKind::DisabledQueue {
-                    self.name_cause(&mut finding);
+                match kind {
+                    FindingKind::DisabledQueue => self.name_cause(&mut finding),
+                    FindingKind::WaitingMessages => {
+                        // Asked once: an owner of a file that is stopped answers none.
+                        let holds = match &mut holds {
+                            Some(holds) => holds,
+                            None => holds.insert(self.receive_holds(now).await),
+                        };
+                        if let Some(until) = holds.get(&finding.subject) {
+                            finding.what = format!("{}; {}", finding.what, held_back(&finding.subject, *until));
+                            finding.advice = HELD_BACK_ADVICE.to_owned();
+                        }
+                    }
+                    _ => {}
                 }
                 findings.push(finding);
             }

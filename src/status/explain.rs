@@ -4,6 +4,7 @@ mod work_queue;
 
 use super::conversation::{ConversationFilter, ConversationSide};
 use super::dead_letters::{DeadLetter, DeadLetterFilter};
+use super::definition_wait::HELD_BACK_ADVICE;
 use super::doctor::rough;
 use super::names::NameKind;
 use super::peek::{MessageFilter, PeekedMessage, WaitingMessage};
@@ -15,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
 use crate::protocol::ConversationState;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 use uuid::Uuid;
@@ -84,6 +85,8 @@ pub enum ReasonKind {
     Dead,
     /// A session holds the conversation group.
     Held,
+    /// A definition waits for open transactions, and holds receives back.
+    ReceivesHeld,
     /// Messages have used up the attempts of a retry policy.
     DeadLetters,
     /// A RECEIVE gives it next, unless a session holds its group.
@@ -242,9 +245,12 @@ impl Broker {
         let mut reasons = Reasons::default();
         let waiting = self.queue_reasons(&status, name, &mut reasons);
         // RECEIVE passes over the groups that sessions hold; the first one is named.
+        let mut is_known = true;
         if let Some(first) = self.messages(Some(name), &MessageFilter::default(), None, 1, 0).await?.first() {
             let group = first.conversation_group_id;
-            match self.lock_holder(group).await {
+            let found = self.lock_holder(group).await;
+            is_known = found.is_ok();
+            match found {
                 Ok(None) => {}
                 Ok(Some(holder)) => reasons.notes(
                     ReasonKind::Held,
@@ -260,6 +266,10 @@ impl Broker {
                     "",
                 ),
             }
+        }
+        // An owner of a file that is stopped would be waited for again.
+        if is_known {
+            self.held_back_reason(&status, name, &mut reasons).await;
         }
         let summary = format!("queue '{name}' holds {}", messages(waiting));
         Ok(reasons.of(SubjectKind::Queue, name.to_owned(), summary))
@@ -439,8 +449,11 @@ impl Broker {
             );
             (SubjectKind::Conversation, summary)
         };
+        let mut queues = BTreeSet::new();
         for side in &sides {
-            self.side_reasons(&status, side, &mut reasons).await?;
+            if self.side_reasons(&status, side, &mut reasons).await? {
+                queues.insert(&*side.queue);
+            }
         }
         if let Some(side) = sides.iter().find(|side| side.is_quarantined) {
             aside_reason(side, &mut reasons);
@@ -450,13 +463,18 @@ impl Broker {
         for (group, service) in groups {
             // An owner of a file that is stopped would be waited for again.
             if !self.held_reason(group, service, &mut reasons).await {
+                queues.clear();
                 break;
             }
+        }
+        for queue in queues {
+            self.held_back_reason(&status, queue, &mut reasons).await;
         }
         Ok(reasons.of(kind, id.to_string(), summary))
     }
 
-    async fn side_reasons(&self, status: &Status, side: &ConversationSide, reasons: &mut Reasons) -> Result<()> {
+    /// What holds a side up. Returns whether messages wait for a RECEIVE on it.
+    async fn side_reasons(&self, status: &Status, side: &ConversationSide, reasons: &mut Reasons) -> Result<bool> {
         let (handle, at) = (side.conversation_handle, &side.service_name);
         match side.state {
             ConversationState::StartedOutbound => {
@@ -514,7 +532,8 @@ impl Broker {
             self.undelivered_reason(first, reasons);
         }
         let filter = MessageFilter { conversation: Some(handle), ..MessageFilter::default() };
-        if let Some(first) = self.messages(None, &filter, None, 1, 0).await?.first() {
+        let first = self.messages(None, &filter, None, 1, 0).await?.pop();
+        if let Some(first) = &first {
             self.waiting_reasons(status, first, reasons).await?;
         }
         let filter = DeadLetterFilter { conversation: Some(handle), ..DeadLetterFilter::default() };
@@ -526,7 +545,15 @@ impl Broker {
             }
             reasons.notes(ReasonKind::DeadLetters, what, advice);
         }
-        Ok(())
+        Ok(first.is_some_and(|first| first.state == super::peek::MessageState::Waiting))
+    }
+
+    /// That a definition holds receives back from a queue. RECEIVE refuses a queue that is off.
+    async fn held_back_reason(&self, status: &Status, queue: &str, reasons: &mut Reasons) {
+        let is_on = status.queues.iter().any(|row| row.name == queue && row.is_receive_enabled);
+        if is_on && let Some(what) = self.receives_held_back(queue).await {
+            reasons.blocks(ReasonKind::ReceivesHeld, what, HELD_BACK_ADVICE);
+        }
     }
 
     /// The session that holds a group, if one does; false if that is not known.
@@ -635,7 +662,10 @@ impl Broker {
                 "",
             );
         }
-        self.held_reason(message.conversation_group_id, &message.service_name, &mut reasons).await;
+        let is_known = self.held_reason(message.conversation_group_id, &message.service_name, &mut reasons).await;
+        if is_known && message.state == super::peek::MessageState::Waiting {
+            self.held_back_reason(&status, &message.queue, &mut reasons).await;
+        }
         self.waiting_reasons(&status, &message, &mut reasons).await?;
         let summary = format!(
             "message {} of conversation {}, of type '{}', in queue '{}' at level {}",

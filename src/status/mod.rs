@@ -1,7 +1,8 @@
 //! The state of a broker, as data: [`Broker::status`] shows queues, conversations, undelivered messages and work queues,
 //! [`Broker::doctor`] names faults with advice.
 //!
-//! Both read tables only. They also work on [`Broker::open_read_only`], while another process owns the file.
+//! Both read tables, and ask the process that owns a SQLite file whether a definition holds receives back. They also work on
+//! [`Broker::open_read_only`], while another process owns the file.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
@@ -20,6 +21,7 @@
 pub(crate) mod change;
 mod conversation;
 mod dead_letters;
+mod definition_wait;
 mod delivery;
 mod doctor;
 mod explain;
@@ -35,6 +37,8 @@ pub use crate::store::LockHolder;
 pub use change::{Changed, MOST_CONVERSATIONS, Purgeable, Purged, Released};
 pub use conversation::{Conversation, ConversationFilter, ConversationSide, ConversationSideDetails};
 pub use dead_letters::{DeadLetter, DeadLetterFilter, MOST_DEAD_LETTERS, Redriven};
+#[cfg(feature = "cli")]
+pub(crate) use definition_wait::held_back;
 pub use delivery::{Delivery, DeliveryOutcome, SentOn};
 pub use doctor::{FAULT_AGE, Finding, FindingKind};
 pub use explain::{Explanation, Reason, ReasonKind, SubjectKind};
@@ -108,6 +112,9 @@ pub struct QueueStatus {
     pub dead_letters: u64,
     /// Why the queue is off, and since when; `None` while it is on, and if an earlier version of Dialoq turned it off.
     pub off: Option<QueueOff>,
+    /// Until when, at most, a definition that waits for open transactions holds receives back; `None` while none does, or if the process
+    /// that owns the file does not answer. Serializes as UTC text with milliseconds.
+    pub receives_held_until: Option<Timestamp>,
     /// The waiting messages by level, highest first; a level without messages is left out.
     pub levels: Vec<LevelStatus>,
 }
@@ -197,10 +204,15 @@ impl Broker {
     /// # Errors
     /// 60012 a row of the broker is missing or holds an impossible value; else those of [`Broker::query`].
     pub async fn status(&self) -> Result<Status> {
-        Ok(Status { work_queues: self.work_queues().await?, ..self.status_of_messages().await? })
+        let mut status = Status { work_queues: self.work_queues().await?, ..self.status_of_messages().await? };
+        let holds = self.receive_holds(status.at).await;
+        for queue in &mut status.queues {
+            queue.receives_held_until = holds.get(&queue.name).copied();
+        }
+        Ok(status)
     }
 
-    /// The same without work queues, whose jobs may be many.
+    /// The same without work queues, whose jobs may be many, and without the holds, which the owner of a file is asked for.
     async fn status_of_messages(&self) -> Result<Status> {
         let at = self.clock().now();
         let broker = self.status_rows(|texts| texts.broker).await?;
@@ -264,6 +276,7 @@ fn queue(row: &SqlRow, levels: Vec<LevelStatus>, monitors: Vec<MonitorStatus>) -
         monitors,
         dead_letters: row.count("dead_letters")?,
         off: off(row)?,
+        receives_held_until: None,
         levels,
     })
 }

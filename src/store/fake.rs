@@ -204,6 +204,10 @@ impl Store for Shared {
         Box::pin(async { Ok(None) })
     }
 
+    fn receive_holds(&self) -> BoxFuture<'_, Result<Vec<(i32, crate::time::Timestamp)>>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     fn clock(&self) -> &Clock {
         &self.0.clock
     }

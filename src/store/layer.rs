@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::time::Clock;
+use crate::time::{Clock, Timestamp};
 use std::slice::from_ref;
 use std::sync::Arc;
 use tracing::{Instrument, Span};
@@ -192,6 +192,10 @@ impl<L: Layer> Store for L {
 
     fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
         self.inner().lock_holder(group)
+    }
+
+    fn receive_holds(&self) -> BoxFuture<'_, Result<Vec<(i32, Timestamp)>>> {
+        self.inner().receive_holds()
     }
 
     fn clock(&self) -> &Clock {

@@ -44,7 +44,7 @@ use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::time::Clock;
+use crate::time::{Clock, Timestamp};
 use database::link::EnlistedConnection;
 use std::future::Future;
 use std::pin::Pin;
@@ -110,6 +110,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The session that holds the lock of a conversation group now.
     fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>>;
+
+    /// The queues from which a definition that waits holds receives back, each with the time until which it does so.
+    fn receive_holds(&self) -> BoxFuture<'_, Result<Vec<(i32, Timestamp)>>>;
 
     /// The clock that rules timers, lifetimes and waits.
     fn clock(&self) -> &Clock;

@@ -1,4 +1,5 @@
-use crate::shop::{SEND_ORDER, Shop, body, lines};
+use crate::shop::{SEND_ORDER, Shop, body, lines, text};
+use dialoq::Act as _;
 
 #[test]
 fn an_empty_receive_has_an_exit_code_of_its_own() {
@@ -236,4 +237,41 @@ fn ctrl_c_ends_a_receive_whose_output_is_not_read_without_a_failed_attempt() {
         assert!(code == Some(130) && error.contains(why), "{options:?}: {code:?}, {error}");
     }
     assert_eq!(shop.bodies("orders"), [long]);
+}
+
+/// A full queue gave nothing, and nothing said why.
+#[tokio::test(flavor = "multi_thread")]
+async fn receives_that_a_definition_holds_back_are_said_to_be_so() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    shop.ok_with(&["apply", "-"], b"CREATE QUEUE q; CREATE QUEUE q2; CREATE SERVICE s ON QUEUE q ([DEFAULT])");
+    for body in ["a", "b", "c"] {
+        shop.ok(&["send", "--from", "s", "--to", "s", body]);
+    }
+    let broker = dialoq::Broker::open(&shop.url()).await.unwrap();
+    let mut holder = broker.begin().await.unwrap();
+    assert!(holder.get_conversation_group("q").await.unwrap().is_some());
+    let definer = broker.clone();
+    let definition = tokio::spawn(async move { definer.execute("ALTER SERVICE s ON QUEUE q2").await });
+    let mut left = vec![(3, vec!["receive", "q"]), (0, vec!["explain", "q"]), (0, vec!["status"])];
+    while let Some((code, arguments)) = left.last() {
+        // The definition tries again when the conversation that it waits for is free, and after a second it holds receives back.
+        let next = broker.begin().await.unwrap();
+        if next.get_conversation_group("q").await.unwrap().is_some() {
+            std::mem::replace(&mut holder, next).rollback().await.unwrap();
+            continue;
+        }
+        next.rollback().await.unwrap();
+        let run = tokio::task::block_in_place(|| shop.run_with(arguments, b""));
+        let said = [text(&run.stdout), text(&run.stderr)].concat();
+        // A command that took longer than the hold says nothing; the next hold is twice as long.
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        if said.contains("a definition waits for open transactions, and holds receives back from queue 'q' until ") {
+            assert_eq!(run.status.code(), Some(*code), "{said}");
+            left.pop();
+        }
+    }
+    holder.rollback().await.unwrap();
+    definition.await.unwrap().unwrap();
+    broker.close().await.unwrap();
 }

@@ -2,7 +2,9 @@
 
 use crate::rig::{Pair, Rig, Session, Text, code};
 use dialoq::protocol::ReceiveFrom;
+use dialoq::status::{Finding, FindingKind, MessageFilter, ReasonKind};
 use dialoq::{Error, Result};
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
 case!(services_without_contracts_may_begin, [17], async |t| {
@@ -129,6 +131,7 @@ case!(a_definition_that_waits_holds_receives_back, [22], async |t| {
     assert!(other.receive("QT").await?.is_empty());
     assert_eq!(other.get_group("QT").await?, None);
     other.rollback().await?;
+    held_back_is_said(&t).await?;
     // The one that holds a conversation finishes its work.
     assert_eq!(holder.receive_from("QT", free.target).await?.texts()[0], "held back");
     holder.rollback().await?;
@@ -136,7 +139,30 @@ case!(a_definition_that_waits_holds_receives_back, [22], async |t| {
     assert!(t.receive("QT").await?.is_empty());
     // A server looks through the conversations of a service that moved, and holds each for a moment.
     assert!(!t.wait_receive("Q2", Some(60)).await?.is_empty(), "nothing is held back any more");
+    assert_eq!(t.broker.status().await?.queues.iter().find_map(|queue| queue.receives_held_until), None);
 });
+
+/// A full queue gave nothing, and neither `status`, `explain` nor `doctor` said why.
+async fn held_back_is_said(t: &Rig) -> Result<()> {
+    let status = t.broker.status().await?;
+    let until = |name| status.queues.iter().find(|queue| queue.name == name).and_then(|it| it.receives_held_until);
+    let (until, of_other) = (until("QT").expect("receives are held back"), until("QI"));
+    assert!(until > status.at && of_other.is_none(), "{until} {} {of_other:?}", status.at);
+    let said = format!(
+        "a definition waits for open transactions, and holds receives back from queue 'QT' until {until} at most"
+    );
+    let mut explained = t.broker.explain("QT").await?.reasons.into_iter();
+    let reason = explained.find(|reason| reason.kind == ReasonKind::ReceivesHeld).expect("a reason of its own");
+    assert_eq!((reason.what.as_str(), reason.is_blocking), (said.as_str(), true));
+    let message = t.broker.peek("QT", &MessageFilter::default(), 1, 0).await?.messages.remove(0).message_id;
+    let explained = t.broker.explain(&message.to_string()).await?.reasons;
+    assert!(explained.iter().any(|reason| reason.what == said), "{explained:?}");
+    let findings = t.broker.doctor_after(Duration::ZERO).await?;
+    let waiting = |finding: &&Finding| finding.kind == FindingKind::WaitingMessages && finding.subject == "QT";
+    let waiting = findings.iter().find(waiting).expect("messages wait");
+    assert!(waiting.what.ends_with(&said) && waiting.advice == reason.advice, "{waiting}");
+    Ok(())
+}
 
 case!(receives_are_held_back_for_a_while_only, [22], async |t| {
     let (holder, free, definition) = held_back(&t).await?;

@@ -103,6 +103,11 @@ impl Store for Recorder {
         Box::pin(async { Ok(None) })
     }
 
+    fn receive_holds(&self) -> BoxFuture<'_, Result<Vec<(i32, crate::time::Timestamp)>>> {
+        self.called("receive_holds");
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     fn clock(&self) -> &Clock {
         self.called("clock");
         self.inner.clock()
@@ -213,6 +218,7 @@ async fn call_all(store: &dyn Store) {
     store.activity();
     store.refresh_facts().await;
     assert!(store.lock_holder(Uuid::nil()).await.unwrap().is_none());
+    assert!(store.receive_holds().await.unwrap().is_empty());
     store.clock();
     assert!(store.ended().is_none());
     store.close().await.unwrap();

@@ -4,7 +4,7 @@ use super::Sides;
 use crate::cli::output::{counted, fitting, folded, marked, printable, printable_name, shortened, span, table};
 use crate::cli::work::queue_table;
 use comfy_table::Cell;
-use dialoq::internals::{shell_command, shell_option};
+use dialoq::internals::{held_back, shell_command, shell_option};
 use dialoq::status::{
     ConversationCount, ConversationSide, LevelStatus, MonitorStatus, OffBy, QueueOff, QueueStatus, Status,
 };
@@ -78,6 +78,9 @@ fn queues(queues: &[QueueStatus]) -> String {
     let mut text = fitting(&headings, &[4, 7, 5, 6], &rows).to_string();
     for queue in queues {
         text.push_str(&off(queue));
+        if let Some(held_back) = held_back(queue) {
+            text.push_str(&folded(&format!("\n{}", printable_name(&held_back))));
+        }
         text.push_str(&processes(queue));
     }
     for queue in queues.iter().filter(|queue| queue.dead_letters > 0) {

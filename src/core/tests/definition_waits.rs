@@ -56,12 +56,15 @@ fn receives_are_held_back_from_new_sessions_until_the_hold_ends() {
     assert_eq!(blocked(&mut memory, after_ms(1000)), Some(SECOND));
     memory.tick(after_ms(1999));
     assert_eq!(depth(&memory, "qt"), (0, 2));
+    let queue_id = memory.core.catalog().queue("qt").unwrap().id;
+    assert_eq!(memory.core.receive_holds(), [(queue_id, after_ms(2000))]);
     let mut other = memory.core.begin_transaction();
     for from in [ReceiveFrom::Any, ReceiveFrom::Oldest] {
         assert!(receive_in(&mut memory, &mut other, None, from).is_empty());
     }
     assert_eq!(receive_in(&mut memory, &mut session, Some(1), ReceiveFrom::Any), ["level 5"], "it finishes its work");
     memory.tick(after_ms(2000));
+    assert_eq!(memory.core.receive_holds(), []);
     assert_eq!(receive_in(&mut memory, &mut other, None, ReceiveFrom::Any), ["level 5"]);
     memory.rollback(other, NOW);
     memory.rollback(session, NOW);

@@ -34,6 +34,8 @@ pub struct Dialect {
     pub texts: StoreTexts,
     /// Reads the session that holds the lock of a conversation group.
     pub lock_holder: &'static str,
+    /// Reads the queues from which a definition that waits holds receives back.
+    pub receive_holds: &'static str,
 }
 
 impl Dialect {
@@ -143,6 +145,7 @@ macro_rules! dialect {
             },
             texts: $texts,
             lock_holder: texts::inspect::LOCK_HOLDER,
+            receive_holds: texts::inspect::RECEIVE_HOLDS,
         }
     }};
 }

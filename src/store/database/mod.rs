@@ -434,6 +434,14 @@ impl Store for DatabaseStore {
         })
     }
 
+    fn receive_holds(&self) -> BoxFuture<'_, Result<Vec<(i32, Timestamp)>>> {
+        let text = self.database.driver.dialect().receive_holds.to_owned();
+        Box::pin(async move {
+            let rows = self.query(SqlStatement { text, params: Vec::new(), expected_rows: None }).await?.rows;
+            rows.iter().map(|row| Ok((row.get("queue_id")?, Timestamp(row.get("held_until")?)))).collect()
+        })
+    }
+
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let _work = self.database.open_work.enter()?;

@@ -55,7 +55,7 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::work::{TakenJob, WorkVerb};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::sql::sqlite::transaction::LAST_ROW;
-use crate::time::Clock;
+use crate::time::{Clock, Timestamp};
 use answered::Answered;
 use batch::{Batch, Sender, Slot, Slots, WriteSide};
 use deferred::DeferredKeys;
@@ -539,6 +539,10 @@ impl Store for SqliteStore {
                 ..LockHolder::default()
             }))
         })
+    }
+
+    fn receive_holds(&self) -> BoxFuture<'_, Result<Vec<(i32, Timestamp)>>> {
+        Box::pin(async move { Ok(self.engine.lock()?.core.receive_holds()) })
     }
 
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {

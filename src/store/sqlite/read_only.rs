@@ -12,7 +12,7 @@ use crate::store::url::Location;
 use crate::store::{
     ActivityBoard, BoxFuture, LockHolder, ReaderSlot, Seen, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
 };
-use crate::time::Clock;
+use crate::time::{Clock, Timestamp};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -116,6 +116,11 @@ impl Store for ReadOnlyStore {
     fn lock_holder(&self, group: Uuid) -> BoxFuture<'_, Result<Option<LockHolder>>> {
         let readers = self.readers.clone();
         Box::pin(blocking(move || share::lock_holder(readers.path(), group)))
+    }
+
+    fn receive_holds(&self) -> BoxFuture<'_, Result<Vec<(i32, Timestamp)>>> {
+        let readers = self.readers.clone();
+        Box::pin(blocking(move || share::receive_holds(readers.path())))
     }
 
     fn texts(&self) -> &'static StoreTexts {

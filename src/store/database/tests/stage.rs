@@ -75,6 +75,7 @@ static DIALECT: Dialect = Dialect {
         },
     },
     lock_holder: "",
+    receive_holds: "",
 };
 
 /// A queue that exists.

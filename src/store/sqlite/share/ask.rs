@@ -6,6 +6,7 @@ use super::unexpected;
 use crate::error::{Code, Error, Result};
 use crate::store::LockHolder;
 use crate::store::url::Durability;
+use crate::time::Timestamp;
 use interprocess::local_socket::tokio::prelude::*;
 use std::io;
 use std::path::Path;
@@ -16,6 +17,8 @@ use uuid::Uuid;
 
 /// How long the owner may take for its greeting and its answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// The same for what a status asks: an owner that is stopped must not make each status late by five seconds.
+const STATUS_WAIT: Duration = Duration::from_secs(1);
 
 /// The session that holds the lock of a conversation group; `None` if no process owns the file. Call it where a thread may
 /// block.
@@ -23,6 +26,28 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// # Errors
 /// 60010 if the owner cannot be worked through, or does not answer.
 pub(crate) fn lock_holder(database: &Path, group: Uuid) -> Result<Option<LockHolder>> {
+    match ask_owner(database, Call::LockHolder(group), ANSWER_WAIT)? {
+        Some(Answer::Holder(holder)) => Ok(holder.map(LockHolder::from)),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(None),
+    }
+}
+
+/// The queues from which a definition that waits holds receives back; none if no process owns the file. Call it where a thread may
+/// block.
+///
+/// # Errors
+/// 60010 if the owner cannot be worked through, or does not answer.
+pub(crate) fn receive_holds(database: &Path) -> Result<Vec<(i32, Timestamp)>> {
+    match ask_owner(database, Call::ReceiveHolds, STATUS_WAIT)? {
+        Some(Answer::Holds(holds)) => Ok(holds),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The owner's answer; `None` if no process owns the file, or the owner has ended, and its locks with it.
+fn ask_owner(database: &Path, call: Call, wait: Duration) -> Result<Option<Answer>> {
     // A runtime of its own: that of the application may be without I/O.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let asked = async {
@@ -31,15 +56,14 @@ pub(crate) fn lock_holder(database: &Path, group: Uuid) -> Result<Option<LockHol
             Err(NoConnection::Absent) => return Ok(None),
             Err(NoConnection::Silent(error) | NoConnection::Refused(error)) => return Err(error),
         };
-        ask(&stream, Call::LockHolder(group)).await
+        ask(&stream, call).await
     };
-    match runtime.block_on(async { timeout(ANSWER_WAIT, asked).await }) {
-        Ok(Ok(Some(Answer::Holder(holder)))) => Ok(holder.map(LockHolder::from)),
-        Ok(Ok(Some(other))) => Err(unexpected(&other)),
-        // No process owns the file, or the owner has ended, and its locks with it.
-        Ok(Ok(None)) => Ok(None),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(Error::new(Code::STORE_OWNED, "the owner of the database has not answered for 5 s")),
+    match runtime.block_on(async { timeout(wait, asked).await }) {
+        Ok(answer) => answer,
+        Err(_) => {
+            let text = format!("the owner of the database has not answered for {} s", wait.as_secs());
+            Err(Error::new(Code::STORE_OWNED, text))
+        }
     }
 }
 

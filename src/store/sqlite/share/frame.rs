@@ -21,7 +21,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// The version of the frames. A change of any type below, or of a verb or outcome, is a new version.
-pub(super) const VERSION: u32 = 11;
+pub(super) const VERSION: u32 = 12;
 /// The first bytes of a greeting.
 const GREETING: [u8; 8] = *b"dialoq/s";
 /// The longest frame: a unit of the largest body, with room for what stands around it. Short in tests of this crate.
@@ -119,6 +119,8 @@ pub(super) enum Call {
     Unwatch {
         queue: String,
     },
+    /// This is answered: the queues from which a definition that waits holds receives back.
+    ReceiveHolds,
 }
 
 /// One step of a transaction.
@@ -188,6 +190,8 @@ pub(super) enum Answer {
     /// The number of a reader's slot; `None` if all are taken.
     Slot(Option<i32>),
     Holder(Option<Holder>),
+    /// Queues, each with the time until which receives are held back.
+    Holds(Vec<(i32, Timestamp)>),
 }
 
 /// An answer of more bytes is large: to make its frame takes a thread too long for the callers that wait for it meanwhile.

@@ -37,8 +37,8 @@ use crate::store::{
     ActivityBoard, BoxFuture, LockHolder, ReaderSlot, Seen, SqlRows, SqlStatement, Store, StoreTexts, StoreTx,
     no_enlisted_connections,
 };
-use crate::time::Clock;
-pub(super) use ask::lock_holder;
+use crate::time::{Clock, Timestamp};
+pub(super) use ask::{lock_holder, receive_holds};
 use client::outcomes;
 use frame::{Answer, Call};
 use membership::{Giver, Membership, Role, Routed, Stop};
@@ -298,6 +298,16 @@ impl Store for SharedStore {
             match self.membership.route(Call::LockHolder(group)).await? {
                 Routed::Local(owned, _) => of_own(&owned, owned.store.lock_holder(group).await),
                 Routed::Remote(_, Answer::Holder(holder)) => Ok(holder.map(LockHolder::from)),
+                Routed::Remote(_, other) => Err(unexpected(&other)),
+            }
+        })
+    }
+
+    fn receive_holds(&self) -> BoxFuture<'_, Result<Vec<(i32, Timestamp)>>> {
+        Box::pin(async move {
+            match self.membership.route(Call::ReceiveHolds).await? {
+                Routed::Local(owned, _) => of_own(&owned, owned.store.receive_holds().await),
+                Routed::Remote(_, Answer::Holds(holds)) => Ok(holds),
                 Routed::Remote(_, other) => Err(unexpected(&other)),
             }
         })

@@ -280,6 +280,7 @@ impl GuestSession {
             Call::LockHolder(group) => self.run(id, async move {
                 store.lock_holder(group).await.map(|holder| Answer::Holder(holder.map(Holder::from)))
             }),
+            Call::ReceiveHolds => self.run(id, async move { store.receive_holds().await.map(Answer::Holds) }),
             Call::RunSql(sql) => self.run(id, async move { store.run_sql(sql.into()).await.map(Answer::Changed) }),
             Call::InTx { tx, is_seen, step } => self.step(id, (tx, is_seen), step),
             Call::DropTx { tx, is_seen, is_lost, reason } => {
@@ -467,6 +468,7 @@ impl GuestSession {
             | Call::SubmitOnce(..)
             | Call::UnitHappened(_)
             | Call::LockHolder(_)
+            | Call::ReceiveHolds
             | Call::RunSql(_)
             | Call::TakeSlot { .. } => {
                 self.answers.answer(id, Err(Error::closed()));

@@ -119,6 +119,7 @@ fn calls() -> Vec<Call> {
         Call::UnitHappened(uuid(7)),
         Call::RunSql(statement().into()),
         Call::LockHolder(uuid(7)),
+        Call::ReceiveHolds,
         Call::TakeSlot { slot: u64::MAX, queue_id: i32::MIN, most: u16::MAX },
         Call::EnterSlot { slot: 1, queue_id: -1, number: i32::MAX },
         Call::FreeSlot { slot: 1 },
@@ -136,6 +137,7 @@ fn calls() -> Vec<Call> {
             | Call::SubmitOnce(..)
             | Call::UnitHappened(_)
             | Call::LockHolder(_)
+            | Call::ReceiveHolds
             | Call::RunSql(_)
             | Call::InTx { .. }
             | Call::TakeSlot { .. }

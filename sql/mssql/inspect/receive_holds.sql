@@ -1,0 +1,6 @@
+-- The queues from which a definition that waits holds receives back (rules/definition_wait.sql). A hold whose time is over may still be there.
+-- Takes: nothing
+-- Gives: queue_id, held_until (microseconds of UTC)
+SELECT q.queue_id, DATEDIFF_BIG(microsecond, '1970-01-01', q.receives_held_until) AS held_until
+FROM dialoq.read_service_queues AS q
+WHERE q.receives_held_until IS NOT NULL
