@@ -67,6 +67,16 @@ pub fn preview_warnings(broker: &crate::Broker, script: &str) -> crate::Result<V
     broker.preview_warnings(script)
 }
 
+/// The conversations that statements of a script need all at one moment, with the places of the statements: each waits for the
+/// transactions that hold one.
+#[cfg(feature = "cli")]
+pub fn conversations_needed(
+    broker: &crate::Broker,
+    script: &str,
+) -> crate::Result<Vec<(Position, crate::status::ConversationFilter)>> {
+    broker.conversations_needed(script)
+}
+
 /// That a definition which waits holds receives back from a queue, if one does.
 #[cfg(feature = "cli")]
 pub async fn receives_held_back(broker: &crate::Broker, queue: &str) -> Option<String> {

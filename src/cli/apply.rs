@@ -4,6 +4,7 @@ use super::deliveries::settle;
 use super::failure::Failure;
 use super::globals::{Globals, close_after};
 use super::output::{Output, printable, printable_name};
+use super::waits::naming_the_statement;
 use clap::Args;
 use dialoq::define::{DefinitionChange, DefinitionChangeKind};
 use dialoq::{Broker, Error, Position};
@@ -55,7 +56,11 @@ impl Apply {
             true => globals.open_to_try().await?,
             false => globals.open_or_create().await?,
         };
-        let done = self.apply(&broker, &script).await;
+        let done = match self.dry_run || self.ensure {
+            // Neither changes a conversation.
+            true => self.apply(&broker, &script).await,
+            false => naming_the_statement(&broker, self.name(), &script, output, self.apply(&broker, &script)).await,
+        };
         if !self.dry_run && done.as_ref().is_ok_and(|(changes, _)| !changes.is_empty()) {
             settle(&broker, output).await;
         }

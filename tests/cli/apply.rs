@@ -1,4 +1,5 @@
 use crate::shop::{SHOP, Shop};
+use dialoq::Act as _;
 
 #[test]
 fn a_dump_recreates_the_broker() {
@@ -135,4 +136,28 @@ fn a_parameter_that_is_written_twice_is_refused() {
     let url = format!("{}?durability=full&durability=normal", shop.url());
     let refused = shop.fails(1, &["--db", &url, "status"]);
     assert!(refused.starts_with("error[60019]") && refused.contains("'durability' is there twice"), "{refused}");
+}
+
+/// It looked like a command that hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_waits_for_a_transaction_is_named_with_its_holder() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    shop.ok_with(&["apply", "-"], b"CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT])");
+    shop.ok(&["send", "--from", "s", "--to", "s", "held"]);
+    let broker = dialoq::Broker::open(&shop.url()).await.unwrap();
+    let holder = broker.begin().await.unwrap();
+    let group = holder.get_conversation_group("q").await.unwrap().unwrap();
+    std::fs::write(shop.path("move.sql"), "CREATE QUEUE q2;\n  ALTER SERVICE s ON QUEUE q2;\n").unwrap();
+    let mut running = shop.start(&["apply", "move.sql"]);
+    let line = tokio::task::block_in_place(|| running.error_line());
+    assert!(
+        line.starts_with(&format!("move.sql:2:3: waits for conversation group {group}, held by session ")),
+        "{line}"
+    );
+    assert!(line.trim_end().ends_with("; ctrl-C ends the wait"), "{line}");
+    holder.commit().await.unwrap();
+    let (code, error) = tokio::task::spawn_blocking(move || running.end()).await.unwrap();
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    broker.close().await.unwrap();
 }
