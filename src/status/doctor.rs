@@ -37,6 +37,8 @@ pub enum FindingKind {
     WithoutLifetime,
     /// A role may change the broker's tables, and so do what their owner may, or execute what is for the owner alone.
     ForeignPrivileges,
+    /// A login may write every table of the database, and so the broker's past its functions.
+    DataWriters,
     /// A queue is off: disabled by poison handling or by a statement.
     DisabledQueue,
     /// Messages wait and no caller receives them.
@@ -62,10 +64,11 @@ pub enum FindingKind {
 }
 
 /// The order of findings.
-const WORST_FIRST: [FindingKind; 16] = [
+const WORST_FIRST: [FindingKind; 17] = [
     FindingKind::StoppedClock,
     FindingKind::BrokerDisabled,
     FindingKind::ForeignPrivileges,
+    FindingKind::DataWriters,
     FindingKind::DisabledQueue,
     FindingKind::PausedWorkQueue,
     FindingKind::RefusedSchema,
@@ -87,10 +90,10 @@ const WORST_FIRST: [FindingKind; 16] = [
 pub struct Finding {
     /// The kind of finding.
     pub kind: FindingKind,
-    /// The service, queue, work queue, work schedule, message type, XML schema collection or role it is about; `broker` if it is the broker
+    /// The service, queue, work queue, work schedule, message type, XML schema collection, role or login it is about; `broker` if it is the broker
     /// itself.
     pub subject: String,
-    /// How many conversations, messages, groups, message types, objects or jobs; 1 if it is the broker itself or a work schedule.
+    /// How many conversations, messages, groups, message types, objects or jobs; 1 if it is the broker itself, a work schedule or a login.
     pub amount: u64,
     /// Since when, for the oldest of them; `None` if there are none, or the broker does not know it. Serializes as UTC text with milliseconds.
     pub since: Option<Timestamp>,
@@ -107,11 +110,11 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, roles with rights on
-    /// its tables, disabled queues, paused work queues with ready jobs, schemas that are refused, quarantined groups, dead letters, dead
-    /// jobs, conversations that were never ended, messages that no caller receives, jobs that no reader takes, lost jobs, work
-    /// schedules that do not fire, messages that cannot be delivered, and open conversations without LIFETIME. The first nine kinds
-    /// are reported whatever their age, the others if they are older than [`FAULT_AGE`].
+    /// Finds the usual faults, worst first: a clock of the database that stands still, a disabled broker, roles with rights on its
+    /// tables, logins that may write all tables, disabled queues, paused work queues with ready jobs, schemas that are refused,
+    /// quarantined groups, dead letters, dead jobs, conversations that were never ended, messages that no caller receives, jobs that no
+    /// reader takes, lost jobs, work schedules that do not fire, messages that cannot be delivered, and open conversations without
+    /// LIFETIME. The first ten kinds are reported whatever their age, the others if they are older than [`FAULT_AGE`].
     ///
     /// A backlog of a work queue is no fault while a reader takes jobs from it: jobs wait for no reader if none is taken now, and none of
     /// those in the queue, or of the last hundred in its history, was taken within the patience.
@@ -146,6 +149,7 @@ impl Broker {
         }
         for (kind, text, is_timed) in [
             (FindingKind::ForeignPrivileges, texts.foreign_privileges, false),
+            (FindingKind::DataWriters, texts.data_writers, false),
             (FindingKind::DisabledQueue, texts.disabled_queues, false),
             (FindingKind::Quarantined, texts.quarantined, false),
             (FindingKind::DeadLetters, texts.dead_letters, false),
@@ -391,6 +395,13 @@ impl Seen {
                 ),
                 "on PostgreSQL `dialoq install` by the owner of schema dialoq takes these rights away; on SQL Server REVOKE does".to_owned(),
             ),
+            FindingKind::DataWriters => {
+                let role = detail.unwrap_or_default();
+                (
+                    format!("'{subject}' is a member of {role}, and so may write the broker's tables past its functions and procedures"),
+                    format!("take it out of {role}, and grant it rights on your own tables and membership in dialoq_user"),
+                )
+            }
             FindingKind::BrokerDisabled => (format!("{subject} is disabled"), MEND_BROKER.to_owned()),
             FindingKind::RefusedSchema => (format!("the schema of '{subject}' is not usable"), MEND_SCHEMA.to_owned()),
             FindingKind::Quarantined => (

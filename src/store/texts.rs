@@ -73,6 +73,8 @@ pub struct DoctorTexts {
     pub stopped_clock: &'static str,
     /// Roles with rights on what is for the owner alone.
     pub foreign_privileges: &'static str,
+    /// Logins that may write every table of the database.
+    pub data_writers: &'static str,
     /// Disabled queues.
     pub disabled_queues: &'static str,
     /// Quarantined conversation groups.
@@ -109,6 +111,7 @@ macro_rules! store_texts {
             doctor: $crate::store::DoctorTexts {
                 stopped_clock: doctor::STOPPED_CLOCK,
                 foreign_privileges: doctor::FOREIGN_PRIVILEGES,
+                data_writers: doctor::DATA_WRITERS,
                 disabled_queues: doctor::DISABLED_QUEUES,
                 quarantined: doctor::QUARANTINED,
                 dead_letters: doctor::DEAD_LETTERS,

@@ -209,7 +209,7 @@ fn main() -> ExitCode {
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
             a_wait_for_a_group_lasts_longer_than_the_search_for_deadlocks
             a_member_by_set_role_is_no_stranger a_login_with_rights_on_single_verbs_is_no_stranger the_right_to_connect_keeps_a_member_out_of_another_database
-            default_privileges_give_no_right_on_the_broker what_a_role_left_on_the_tables_is_refused;
+            default_privileges_give_no_right_on_the_broker a_login_that_may_write_all_tables_is_named what_a_role_left_on_the_tables_is_refused;
         Postgres kept_texts: literals_are_those_of_each_caller a_column_that_was_altered_gets_whole_values;
         Postgres places: readers_above_a_lowered_maximum_count;
         Postgres held: a_refused_redrive_keeps_no_group a_large_body_of_plain_sql_is_checked_before_the_lock rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick

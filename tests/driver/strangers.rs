@@ -506,6 +506,36 @@ pub(crate) fn default_privileges_give_no_right_on_the_broker(store: Store) {
     });
 }
 
+/// `doctor` named no such login, and the pages said that no role but the owner touches a table.
+pub(crate) fn a_login_that_may_write_all_tables_is_named(_: Store) {
+    run(|| async {
+        // The memberships are those of the whole server.
+        let database = Database::on_a_server_of_its_own();
+        if database.sql("SELECT count(*) FROM pg_roles WHERE rolname = 'pg_write_all_data'") == "0" {
+            return;
+        }
+        let broker = Broker::open(database.url()).await.unwrap();
+        let named = async || -> Vec<(FindingKind, String)> {
+            broker.doctor().await.unwrap().into_iter().map(|finding| (finding.kind, finding.subject)).collect()
+        };
+        database.sql(
+            "CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader;
+             CREATE ROLE root LOGIN SUPERUSER; GRANT pg_write_all_data TO root;
+             CREATE ROLE team; GRANT pg_write_all_data TO team",
+        );
+        assert_eq!(named().await, []);
+        database.sql("CREATE ROLE writer LOGIN NOINHERIT; GRANT team TO writer");
+        assert_eq!(named().await, [(FindingKind::DataWriters, "writer".to_owned())]);
+        let finding = broker.doctor().await.unwrap().remove(0);
+        assert!(finding.to_string().contains("'writer' is a member of pg_write_all_data"), "{finding}");
+        // `install` cannot take this away, so it has nothing to do.
+        assert!(dialoq::install::plan(database.url()).await.unwrap().is_empty());
+        database.sql("REVOKE team FROM writer");
+        assert_eq!(named().await, []);
+        broker.close().await.unwrap();
+    });
+}
+
 /// A batch has read a peer and not written yet, and the peer is erased: the recheck finds the messages that it writes then.
 pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: Store) {
     run(|| async move {

@@ -54,6 +54,7 @@ static DIALECT: Dialect = Dialect {
         doctor: DoctorTexts {
             stopped_clock: "",
             foreign_privileges: "",
+            data_writers: "",
             disabled_queues: "",
             dead_letters: "",
             quarantined: "",
