@@ -70,7 +70,7 @@ BEGIN
     IF CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
         IN (@conversation_handle, @conversation_id,
             CASE WHEN @related_conversation IS NULL AND @related_group IS NULL THEN @conversation_group_id END)
-        THROW 58414, N'an id of the caller''s choice is all zeros; give another, or none for a new one', 1;
+        THROW 60005, N'an id of the conversation is all zeros; give an id of your own, or none for a new one', 1;
     SET @group = @related_group;
     -- A refusal that no lock holder can change does not wait for the group. The checks are repeated under the lock.
     WHILE @related_conversation IS NOT NULL OR @related_group IS NOT NULL
