@@ -84,6 +84,12 @@ fn a_url_that_is_not_understood_is_named() {
         let error = shop.fails(1, &["--db", url, "dump"]);
         assert!(error.starts_with("error[60019]"), "'{url}': {error}");
     }
+    let folder = shop.path("new");
+    let url = format!("sqlite:{}/", folder.display());
+    std::fs::write(shop.path("queue.sql"), "CREATE QUEUE orders").unwrap();
+    let error = shop.fails(1, &["--db", &url, "apply", shop.path("queue.sql").to_str().unwrap()]);
+    assert!(error.starts_with("error[60019]") && error.contains("ends in a slash"), "{error}");
+    assert!(!folder.exists(), "nothing is made");
     let error = shop.fails(1, &["--json", "--db", "mysql://x", "dump"]);
     let error: serde_json::Value = serde_json::from_str(&error).unwrap();
     assert_eq!(error["error"]["code"], 60019);

@@ -58,6 +58,13 @@ impl SqliteUrl {
                     "its path begins with a colon; write 'sqlite::memory:' for none, or './' before the colon",
                 ));
             }
+            // SQLite made a file of another name, or failed after its folder was touched.
+            if path.ends_with(std::path::is_separator) {
+                return Err(bad(
+                    url,
+                    "its path ends in a slash, as that of a folder does; name the file in the folder",
+                ));
+            }
             // A drive has one letter.
             if path.split_once("://").is_some_and(|(scheme, _)| scheme.len() > 1 && !scheme.contains(['/', '\\'])) {
                 return Err(bad(url, "its path is a URL; name one store, or write './' before the path"));
