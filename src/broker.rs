@@ -10,7 +10,7 @@ use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::database::DatabaseStore;
 use crate::store::database::link::Driver;
-use crate::store::sqlite::{SharedStore, SqliteOptions, SqliteStore};
+use crate::store::sqlite::{self, SharedStore, SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
 use crate::store::url::{Location, StoreUrl};
 use crate::store::{
@@ -260,6 +260,11 @@ impl Broker {
     /// 60022 the statement fails or is not a query.
     pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
         self.store.query(statement(text, params).checked()?).await
+    }
+
+    /// Reads committed rows of the broker with a text of the store. A damaged file is reported as 60012; in the user's own SQL it is 60022.
+    pub(crate) async fn query_own(&self, text: &'static str, params: impl IntoSqlParams) -> Result<SqlRows> {
+        self.query(text, params).await.map_err(sqlite::of_own_query)
     }
 
     /// Runs the user's own SQL at once, in a transaction of its own; returns the number of rows changed. Parameters are written as for

@@ -134,7 +134,7 @@ impl Broker {
             SqlValue::Integer(i64::from(!takes_ended)),
         ];
         let query = self.shared_store().texts().inspect.endpoints;
-        self.query(query, params).await?.rows.iter().map(side).collect()
+        self.query_own(query, params).await?.rows.iter().map(side).collect()
     }
 
     /// A conversation with both its sides, by the handle of either or by its id: states, groups, timers and messages, at

@@ -121,7 +121,7 @@ impl Broker {
             text(message.map(|id| id.0.to_string())),
         ];
         let query = self.shared_store().texts().inspect.dead_letters;
-        self.query(query, params).await?.rows.iter().map(dead_letter).collect()
+        self.query_own(query, params).await?.rows.iter().map(dead_letter).collect()
     }
 
     /// Redrives the dead letters of a filter, in the order in which they arrived, one commit each: see

@@ -170,7 +170,7 @@ impl Broker {
         let texts = &self.shared_store().texts().inspect;
         let shared = conversations.iter().filter_map(|sent| sent.conversation_id.as_ref()).map(|id| &id.0);
         let ids = read::list(conversations.iter().map(|sent| &sent.handle.0).chain(shared));
-        let rows = self.query(texts.deliveries, (ids,)).await?.rows;
+        let rows = self.query_own(texts.deliveries, (ids,)).await?.rows;
         let sides: Vec<Side> = rows.iter().map(Side::read).collect::<Result<_>>()?;
         let own: HashMap<Uuid, &Side> = sides.iter().map(|side| (side.handle, side)).collect();
         let mut by_conversation: HashMap<Uuid, &Side> = HashMap::new();
@@ -198,7 +198,7 @@ impl Broker {
             return Ok(errors);
         }
         let text = self.shared_store().texts().inspect.errors;
-        for row in self.query(text, (read::list(&sides),)).await?.rows {
+        for row in self.query_own(text, (read::list(&sides),)).await?.rows {
             let body: Option<Vec<u8>> = row.own("body")?;
             if let Some(error) = body.and_then(|body| system::parse_error_body(&body)) {
                 errors.insert(row.own("conversation_handle")?, error);

@@ -143,7 +143,7 @@ impl Broker {
         }
         // A broker with a manual clock has stopped it itself.
         if self.clock().moves().is_none() {
-            for row in &self.query(texts.stopped_clock, ()).await?.rows {
+            for row in &self.query_own(texts.stopped_clock, ()).await?.rows {
                 findings.push(Seen::of(row)?.finding(FindingKind::StoppedClock, now));
             }
         }
@@ -160,8 +160,8 @@ impl Broker {
             (FindingKind::WithoutLifetime, texts.without_lifetime, true),
         ] {
             let rows = match is_timed {
-                true => self.query(text, (before,)).await?,
-                false => self.query(text, ()).await?,
+                true => self.query_own(text, (before,)).await?,
+                false => self.query_own(text, ()).await?,
             };
             for row in &rows.rows {
                 let mut finding = Seen::of(row)?.finding(kind, now);
@@ -183,7 +183,7 @@ impl Broker {
                 findings.push(finding);
             }
         }
-        for row in &self.query(texts.work_queues, (now.0, before)).await?.rows {
+        for row in &self.query_own(texts.work_queues, (now.0, before)).await?.rows {
             findings.extend(of_work_queue(row, now)?);
         }
         let catalog = self.catalog();

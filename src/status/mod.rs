@@ -247,7 +247,7 @@ impl Broker {
     }
 
     async fn status_rows(&self, text: impl Fn(&StatusTexts) -> &'static str) -> Result<Vec<SqlRow>> {
-        Ok(self.query(text(&self.shared_store().texts().status), ()).await?.rows)
+        Ok(self.query_own(text(&self.shared_store().texts().status), ()).await?.rows)
     }
 }
 

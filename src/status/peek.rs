@@ -270,7 +270,7 @@ impl Broker {
             text(filter.service.clone()),
         ];
         let query = self.shared_store().texts().inspect.messages;
-        self.query(query, params).await?.rows.iter().map(peeked).collect()
+        self.query_own(query, params).await?.rows.iter().map(peeked).collect()
     }
 
     pub(super) async fn undelivered(
@@ -288,7 +288,7 @@ impl Broker {
             SqlValue::Integer(i64::from(top)),
         ];
         let query = self.shared_store().texts().inspect.undelivered;
-        self.query(query, params).await?.rows.iter().map(waiting).collect()
+        self.query_own(query, params).await?.rows.iter().map(waiting).collect()
     }
 }
 

@@ -181,8 +181,8 @@ impl Broker {
     /// Those of the store.
     pub async fn work_queues(&self) -> Result<Vec<WorkQueueStatus>> {
         let now = self.clock().now();
-        let rows = self.query(self.work_texts().queues, (now.0,)).await?.rows;
-        let monitors = self.query(self.shared_store().texts().status.monitors, ()).await?.rows;
+        let rows = self.query_own(self.work_texts().queues, (now.0,)).await?.rows;
+        let monitors = self.query_own(self.shared_store().texts().status.monitors, ()).await?.rows;
         let mut readers: HashMap<i64, u64> = HashMap::new();
         for row in &monitors {
             *readers.entry(row.own("queue_id")?).or_default() += row.count("readers_running")?;
@@ -242,7 +242,7 @@ impl Broker {
                 SqlValue::Integer(self.clock().now().0),
                 SqlValue::Integer(jobs.last().map_or(0, |last| last.job.0.cast_signed())),
             ];
-            let rows = self.query(self.work_texts().jobs, params).await?.rows;
+            let rows = self.query_own(self.work_texts().jobs, params).await?.rows;
             let is_last = rows.len() < A_PAGE as usize;
             for row in &rows {
                 jobs.push(keep(job_status(row)?));
@@ -280,7 +280,7 @@ impl Broker {
             SqlValue::Integer(most.into()),
             SqlValue::Integer(results.into()),
         ];
-        let rows = self.query(self.work_texts().finished, params).await?.rows;
+        let rows = self.query_own(self.work_texts().finished, params).await?.rows;
         self.check_named(rows.len(), filter.queue.as_deref()).await?;
         rows.iter().map(finished_job).collect()
     }
@@ -290,7 +290,7 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn job_body(&self, job: JobId) -> Result<Option<Vec<u8>>> {
-        let rows = self.query(self.work_texts().job_body, (job,)).await?.rows;
+        let rows = self.query_own(self.work_texts().job_body, (job,)).await?.rows;
         Ok(rows.first().map(|row| row.own("body")).transpose()?.flatten())
     }
 
@@ -298,7 +298,7 @@ impl Broker {
     pub(crate) async fn finish_of(&self, queue: &str, job: JobId) -> Result<Option<(ShownState, u64)>> {
         let Some(queue_id) = self.catalog().work_queue(queue).map(|queue| queue.id) else { return Ok(None) };
         let params = vec![SqlValue::Integer(queue_id.into()), SqlValue::Integer(job.0.cast_signed())];
-        let rows = self.query(self.work_texts().finish, params).await?.rows;
+        let rows = self.query_own(self.work_texts().finish, params).await?.rows;
         rows.first().map(|row| Ok((row.own("finished_as")?, row.count("attempts")?))).transpose()
     }
 
@@ -314,7 +314,7 @@ impl Broker {
             StatisticsBy::Writer => "writer",
         };
         let params = vec![text(&queue.map(str::to_owned)), SqlValue::Text(by.to_owned())];
-        let rows = self.query(self.work_texts().statistics, params).await?.rows;
+        let rows = self.query_own(self.work_texts().statistics, params).await?.rows;
         self.check_named(rows.len(), queue).await?;
         let spread = |row: &SqlRow, what: &str| -> Result<Spread> {
             Ok(Spread {

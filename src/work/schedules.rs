@@ -41,7 +41,7 @@ impl Broker {
     /// # Errors
     /// Those of the store.
     pub async fn work_schedules(&self) -> Result<Vec<WorkScheduleStatus>> {
-        let rows = self.query(self.work_texts().schedules, ()).await?.rows;
+        let rows = self.query_own(self.work_texts().schedules, ()).await?.rows;
         let status = |row: &SqlRow| {
             Ok(WorkScheduleStatus {
                 name: row.own("name")?,

@@ -109,6 +109,61 @@ fn a_damaged_file_is_an_error_and_no_crash() {
     }
 }
 
+/// Verbs that read came with 60022, the code of the user's own SQL; a text that is not UTF-8 came with 60018.
+#[test]
+fn a_damaged_table_is_reported_as_damage_by_each_verb() {
+    let _limit = crate::limit();
+    let queries: &[&[&str]] = &[
+        &["status"],
+        &["doctor"],
+        &["peek", "orders"],
+        &["explain", "orders"],
+        &["work", "list"],
+        &["work", "list", "emails"],
+        &["work", "show", "1"],
+        &["work", "stats", "emails"],
+        &["work", "schedule", "list"],
+        &["dead", "list"],
+    ];
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    let definition = shop.path("work.sql");
+    std::fs::write(&definition, "CREATE WORK QUEUE emails").unwrap();
+    shop.ok(&["apply", definition.to_str().unwrap()]);
+    shop.ok(&["work", "push", "emails", "a"]);
+    let sound = std::fs::read(shop.path("shop.db")).unwrap();
+    let connection = Connection::open(shop.path("shop.db")).unwrap();
+    // Those that the queries read, one or more for each.
+    let of_tables = "select rootpage from sqlite_schema where name in
+        ('dialoq_queue_message', 'dialoq_queue_monitor', 'dialoq_job', 'dialoq_job_history', 'dialoq_work_schedule', 'dialoq_dead_letter')";
+    let mut statement = connection.prepare(of_tables).unwrap();
+    let pages: Vec<i64> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+    drop(statement);
+    let size: i64 = connection.query_row("pragma page_size", [], |row| row.get(0)).unwrap();
+    drop(connection);
+    let mut refused = vec![0; queries.len()];
+    for page in pages {
+        let mut bytes = sound.clone();
+        let (first, end) = ((page - 1) * size, page * size);
+        bytes[usize::try_from(first).unwrap()..usize::try_from(end).unwrap()].fill(0);
+        std::fs::write(shop.path("shop.db"), &bytes).unwrap();
+        for (query, refused) in queries.iter().zip(&mut refused) {
+            let done = shop.command(query).output().unwrap();
+            let error = String::from_utf8_lossy(&done.stderr);
+            if error.contains("error") {
+                assert!(error.starts_with("error[60012]"), "page {page}, {query:?}: {error}");
+                *refused += 1;
+            }
+        }
+    }
+    assert!(refused.iter().all(|times| *times > 0), "{refused:?}");
+    std::fs::write(shop.path("shop.db"), &sound).unwrap();
+    let invalid = "update dialoq_job set job_type = cast(x'ff' as text)";
+    Connection::open(shop.path("shop.db")).unwrap().execute_batch(invalid).unwrap();
+    let error = shop.fails(1, &["work", "take", "emails"]);
+    assert!(error.starts_with("error[60012]"), "{error}");
+}
+
 #[test]
 fn a_repair_is_reported_once() {
     let _limit = crate::limit();

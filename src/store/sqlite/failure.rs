@@ -5,7 +5,26 @@ use rusqlite::ErrorCode;
 
 /// The error for a failure of SQLite when the store itself was reading or writing.
 pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
-    let (code, why) = match error.sqlite_error_code() {
+    let (code, why) = judge(&error);
+    Error::new(code, format!("{doing}: {why} ({error})")).caused_by(error)
+}
+
+/// The error of a query of the broker's own. The user's queries and these are run by the same functions, so an error of SQLite comes as
+/// that of the user's SQL, 60022. A damaged file is reported as one.
+pub fn of_own_query(error: Error) -> Error {
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<rusqlite::Error>());
+    match cause {
+        Some(cause) if error.code() == Code::USER_SQL_FAILED => {
+            let (code, why) = judge(cause);
+            Error::new(code, format!("reading the tables of the broker: {why} ({cause})"))
+        }
+        _ => error,
+    }
+}
+
+/// The code for a failure of SQLite in the store's own tables, and its cause with what to do.
+fn judge(error: &rusqlite::Error) -> (Code, &'static str) {
+    match error.sqlite_error_code() {
         Some(ErrorCode::CannotOpen) if has_no_descriptor() => (
             Code::STORE_IO,
             "this process or the system has no free file descriptor; close files and connections, or raise the limit (ulimit -n)",
@@ -22,7 +41,7 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             (Code::STORE_OWNED, "another program holds a lock on the file for too long")
         }
-        _ => match &error {
+        _ => match error {
             rusqlite::Error::StatementChangedRows(_) => (
                 Code::STORE_CHANGED,
                 "another program changed or deleted a row of the broker; open the database again, and keep other programs \
@@ -32,16 +51,21 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
             rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::QueryReturnedNoRows => (Code::STORE_DAMAGED, "the tables do not hold what they must"),
+            | rusqlite::Error::Utf8Error(..)
+            | rusqlite::Error::QueryReturnedNoRows => {
+                (Code::STORE_DAMAGED, "the tables do not hold what they must; restore the file from a copy")
+            }
             // All texts are our own, so a table or a column is missing.
+            rusqlite::Error::SqlInputError { .. } => (Code::STORE_DAMAGED, TABLES_DIFFER),
             _ if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR) => {
-                (Code::STORE_DAMAGED, "the tables are not what they must be; restore the file from a copy")
+                (Code::STORE_DAMAGED, TABLES_DIFFER)
             }
             _ => (Code::STORE_IO, "the store failed"),
         },
-    };
-    Error::new(code, format!("{doing}: {why} ({error})")).caused_by(error)
+    }
 }
+
+const TABLES_DIFFER: &str = "the tables are not what they must be; restore the file from a copy";
 
 /// Whether no more files can be opened, of the few that an opening needs. SQLite does not say why it could not open one, and has closed
 /// those that it could.
@@ -135,10 +159,23 @@ mod tests {
             rusqlite::Error::InvalidColumnType(0, "state".to_owned(), rusqlite::types::Type::Text),
             rusqlite::Error::IntegralValueOutOfRange(0, -1),
             rusqlite::Error::QueryReturnedNoRows,
+            rusqlite::Error::Utf8Error(3, String::from_utf8(vec![0xff]).unwrap_err().utf8_error()),
+            rusqlite::Connection::open_in_memory().unwrap().prepare("SELECT missing").unwrap_err(),
         ] {
             assert_eq!(storage("testing", value).code(), Code::STORE_DAMAGED);
         }
         assert_eq!(storage("testing", rusqlite::Error::StatementChangedRows(0)).code(), Code::STORE_CHANGED);
+    }
+
+    #[test]
+    fn a_query_of_the_brokers_own_reports_a_damaged_file() {
+        let failed = |number| rusqlite::Error::SqliteFailure(ffi::Error::new(number), None);
+        for (number, code) in [(ffi::SQLITE_CORRUPT, Code::STORE_DAMAGED), (ffi::SQLITE_IOERR, Code::STORE_IO)] {
+            let error = of_own_query(user_failed("SELECT 1", failed(number)));
+            assert_eq!(error.code(), code, "{error}");
+        }
+        let other = Error::new(Code::SQL_TIMEOUT, "it ran too long").caused_by(failed(ffi::SQLITE_INTERRUPT));
+        assert_eq!(of_own_query(other).code(), Code::SQL_TIMEOUT);
     }
 
     #[test]

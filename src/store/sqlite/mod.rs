@@ -39,6 +39,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use failure::of_own_query;
 pub use options::{Fault, SqliteOptions};
 pub use read_only::ReadOnlyStore;
 pub use share::SharedStore;
