@@ -5,6 +5,7 @@ mod rollback;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use sql::Sql;
 
@@ -16,16 +17,19 @@ use crate::protocol::{EndForm, Outcome, Verb};
 use crate::store::{BoxFuture, IntoSqlParams, Seen, SqlRows, SqlStatement, Store, StoreTx};
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use tokio::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 use tracing::Instrument;
+use turns::{Call, Turns, Wakers};
 use uuid::Uuid;
 
 /// An open transaction: all its work happens at [`Tx::commit`], or not at all. Dropping it rolls it back.
 ///
 /// It owns its data, so it may be kept in a struct across calls. Its methods take `&self` and run one after the
-/// other.
+/// other, in the order in which they are first polled. The future of a call may be kept and not polled while others are awaited, as
+/// in a loop over `tokio::select!`.
 ///
 /// # Cancelling
 /// Dropping the future of a verb does not undo the verb: it runs on with the next call. If it fails then,
@@ -36,7 +40,11 @@ use uuid::Uuid;
 /// does not happen.
 pub struct Tx {
     store: Arc<dyn Store>,
+    /// Locked for each poll of a call, never while one waits.
     state: Mutex<State>,
+    wakers: Arc<Wakers>,
+    /// Wakes all of them.
+    waker: Waker,
     /// Shared with the state.
     may_hold_groups: Arc<AtomicBool>,
     /// Shared with the store.
@@ -53,6 +61,7 @@ type Session = Box<dyn StoreTx>;
 
 struct State {
     step: Step,
+    turns: Turns,
     record: Record,
     ended: Ended,
     /// The savepoints, each with the record at that point.
@@ -79,6 +88,8 @@ struct Record {
     ended: usize,
     /// The error of a verb whose caller had gone away.
     failed: Option<Arc<Error>>,
+    /// The errors of verbs whose callers are there and were not polled since, by their turns.
+    unseen_failures: Vec<(u64, Arc<Error>)>,
 }
 
 /// The conversations that this transaction has ended on its side, kept once for all savepoints: with a copy for each of 8,000
@@ -110,12 +121,18 @@ impl Ended {
 struct AbandonedResult {
     verb: Verb,
     outcome: Outcome,
+    /// The turn of its caller, if that is there and was not polled since: then the result is still its own.
+    owner: Option<u64>,
 }
 
 enum Step {
     Idle(Session),
     /// A verb is under way; it outlives the future of its caller.
-    Busy(BoxFuture<'static, (Session, Done)>),
+    Busy {
+        running: BoxFuture<'static, (Session, Done)>,
+        /// The turn of its caller; `None` once that has gone away.
+        owner: Option<u64>,
+    },
     Ended,
 }
 
@@ -142,19 +159,15 @@ impl Done {
 
     /// Why the transaction must not be committed if no caller has seen this. A verb that only reads has left nothing
     /// out.
-    fn into_failure(self) -> Option<Error> {
+    fn failure(&self) -> Option<Error> {
         match self {
             Self::Verb(VerbEffect::Receives(_) | VerbEffect::ReadsOnly, _) => None,
-            Self::Verb(_, done) => done.err(),
-            Self::Savepoint(_, done) | Self::RolledBackTo(_, done) => done.err(),
             Self::Claimed(Ok(false)) => Some(Error::new(
                 Code::TRANSACTION_ENDED,
                 "a unit of the id that this transaction claims has happened before",
             )),
-            Self::Claimed(done) => done.err(),
-            Self::Changed(done) => done.err(),
-            // It may have been a statement that writes.
-            Self::Rows(done) => done.err(),
+            // Rows may be those of a statement that writes.
+            done => done.error().map(Error::duplicate),
         }
     }
 }
@@ -204,45 +217,12 @@ fn is_lost_by_commit(outcome: &Outcome) -> bool {
 }
 
 impl State {
-    /// Starts a step once the one before has finished, and waits for its result.
-    async fn run<F>(&mut self, step: impl FnOnce(Session) -> F) -> Result<Done>
-    where
-        F: Future<Output = (Session, Done)> + Send + 'static,
-    {
-        self.finish_abandoned().await;
-        match std::mem::replace(&mut self.step, Step::Ended) {
-            Step::Idle(session) => self.step = Step::Busy(Box::pin(step(session))),
-            Step::Busy(_) | Step::Ended => return Err(self.ended()),
-        }
-        let done = self.finish().await.expect("the step just started");
-        if let Some(deadlock) = &mut self.deadlock {
-            deadlock.is_reported = true;
-        }
-        Ok(done)
-    }
-
-    /// Runs a step without a result.
-    async fn run_plain<F>(&mut self, step: impl FnOnce(Session) -> F) -> Result<()>
-    where
-        F: Future<Output = (Session, Done)> + Send + 'static,
-    {
-        match self.run(step).await? {
-            Done::Savepoint(_, done) | Done::RolledBackTo(_, done) => done,
-            Done::Verb(..) | Done::Claimed(_) | Done::Changed(_) | Done::Rows(_) => {
-                unreachable!("a plain step gives a plain result")
-            }
-        }
-    }
-
-    /// Waits for the step under way, if any, records its effects, and returns its result. Its caller may be gone by
-    /// now, so they are recorded nowhere else.
-    async fn finish(&mut self) -> Option<Done> {
-        let Step::Busy(running) = &mut self.step else { return None };
-        let (session, done) = running.await;
+    /// Records what a step has done: its caller may be gone by now.
+    fn note(&mut self, session: Session, done: &Done) {
         if done.may_have_locked() {
             self.may_hold_groups.store(true, Relaxed);
         }
-        match &done {
+        match done {
             Done::Verb(VerbEffect::Ends(handle), Ok(_)) => {
                 self.record.ended = self.ended.add(*handle);
                 self.record.drop_abandoned_of(*handle);
@@ -258,7 +238,7 @@ impl State {
             _ => {}
         }
         // A deadlock rolls the whole transaction back, whichever step met it: nothing is left to hand over.
-        match done.error().filter(|error| error.code() == Code::DEADLOCK) {
+        match done.error().filter(|error| is_deadlock(error)) {
             None => self.step = Step::Idle(session),
             Some(error) => {
                 self.deadlock = Some(Deadlock { error: error.duplicate(), is_reported: false });
@@ -268,22 +248,27 @@ impl State {
                 self.step = Step::Ended;
             }
         }
-        Some(done)
     }
 
-    /// Finishes a step whose caller went away.
-    async fn finish_abandoned(&mut self) {
-        match self.finish().await {
-            Some(Done::Verb(VerbEffect::Receives(verb), Ok(outcome))) if holds_something(&outcome) => {
-                self.record.abandoned.push(AbandonedResult { verb, outcome });
+    /// Keeps what a step has done whose caller went away.
+    fn abandon(&mut self, done: Done) {
+        match done {
+            Done::Verb(VerbEffect::Receives(verb), Ok(outcome)) if holds_something(&outcome) => {
+                self.record.abandoned.push(AbandonedResult { verb, outcome, owner: None });
             }
-            Some(done) if self.deadlock.is_none() => {
-                if let Some(error) = done.into_failure() {
+            done if self.deadlock.is_none() => {
+                if let Some(error) = done.failure() {
                     self.record.failed.get_or_insert(Arc::new(error));
                 }
             }
             _ => {}
         }
+    }
+
+    /// Changes the record, and what it was at each savepoint.
+    fn record_of_all(&mut self, change: impl Fn(&mut Record)) {
+        change(&mut self.record);
+        self.savepoints.iter_mut().for_each(|(_, record)| change(record));
     }
 
     /// Why no more steps are possible: the deadlock if no caller has got its error, else 60020.
@@ -299,7 +284,8 @@ impl State {
 
     /// Why the transaction must be rolled back instead of committed.
     fn refusal(&self) -> Option<Error> {
-        match &self.record.failed {
+        let unseen = self.record.unseen_failures.first().map(|(_, error)| error);
+        match self.record.failed.as_ref().or(unseen) {
             Some(error) => Some(abandoned_failure(error)),
             None => {
                 let is_lost = |abandoned: &AbandonedResult| is_lost_by_commit(&abandoned.outcome);
@@ -307,6 +293,10 @@ impl State {
             }
         }
     }
+}
+
+fn is_deadlock(error: &Error) -> bool {
+    error.code() == Code::DEADLOCK
 }
 
 fn holds_something(outcome: &Outcome) -> bool {
@@ -326,10 +316,14 @@ impl Tx {
 
     pub(crate) fn new(store: Arc<dyn Store>, session: Session, seen: Seen) -> Self {
         let may_hold_groups = Arc::new(AtomicBool::new(false));
+        let wakers = Arc::<Wakers>::default();
         Self {
             store,
+            waker: wakers.clone().into(),
+            wakers,
             state: Mutex::new(State {
                 step: Step::Idle(session),
+                turns: Turns::default(),
                 record: Record::default(),
                 ended: Ended::default(),
                 savepoints: Vec::new(),
@@ -381,14 +375,7 @@ impl Tx {
     pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
         let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
         let statement = statement.checked()?;
-        let mut state = self.state.lock().await;
-        let done = state
-            .run(|mut session| async move {
-                let rows = session.query(statement).await;
-                (session, Done::Rows(rows))
-            })
-            .await?;
-        match done {
+        match self.turn(Call::Query(statement)).await? {
             Done::Rows(rows) => rows,
             _ => unreachable!("a query gives rows"),
         }
@@ -402,14 +389,7 @@ impl Tx {
     /// 60026 the store keeps no ids, 60020 the transaction has ended. 1222 in the embedded store if an open transaction has the id, this
     /// one too; a server waits for the end of another one.
     pub async fn claim(&self, unit_id: Uuid) -> Result<bool> {
-        let mut state = self.state.lock().await;
-        let done = state
-            .run(|mut session| async move {
-                let is_new = session.claim(unit_id).await;
-                (session, Done::Claimed(is_new))
-            })
-            .await?;
-        match done {
+        match self.turn(Call::Claim(unit_id)).await? {
             Done::Claimed(is_new) => is_new,
             _ => unreachable!("a claim says whether the id is new"),
         }
@@ -420,14 +400,10 @@ impl Tx {
     /// # Errors
     /// 60020 the transaction has ended.
     pub async fn savepoint(&self, name: &str) -> Result<()> {
-        let mut state = self.state.lock().await;
-        let owned = name.to_owned();
-        state
-            .run_plain(|mut session| async move {
-                let done = session.savepoint(&owned).await;
-                (session, Done::Savepoint(owned, done))
-            })
-            .await
+        match self.turn(Call::Savepoint(name.to_owned())).await? {
+            Done::Savepoint(_, done) => done,
+            _ => unreachable!("a savepoint has no result"),
+        }
     }
 
     /// Undoes all work since the savepoint but keeps the locks, and the savepoint.
@@ -435,34 +411,28 @@ impl Tx {
     /// # Errors
     /// 60023 no such savepoint, 60020 the transaction has ended.
     pub async fn rollback_to(&self, name: &str) -> Result<()> {
-        let mut state = self.state.lock().await;
-        let owned = name.to_owned();
-        state
-            .run_plain(|mut session| async move {
-                let done = session.rollback_to(&owned).await;
-                (session, Done::RolledBackTo(owned, done))
-            })
-            .await
+        match self.turn(Call::RollbackTo(name.to_owned())).await? {
+            Done::RolledBackTo(_, done) => done,
+            _ => unreachable!("a rollback has no result"),
+        }
     }
 
     /// Whether this transaction has ended its side of that conversation, so that END has deleted its unread messages.
     /// An END that `rollback_to` has undone does not count.
     pub(crate) async fn has_ended(&self, handle: ConversationHandle) -> bool {
-        let mut state = self.state.lock().await;
-        state.finish_abandoned().await;
-        state.ended.all.contains(&handle)
+        self.idle().await;
+        self.state().ended.all.contains(&handle)
     }
 
     /// The deadlock that has ended this transaction, if one has.
     pub(crate) async fn deadlock(&self) -> Option<Error> {
-        let mut state = self.state.lock().await;
-        state.finish_abandoned().await;
-        state.deadlock.as_ref().map(|deadlock| deadlock.error.duplicate())
+        self.idle().await;
+        self.state().deadlock.as_ref().map(|deadlock| deadlock.error.duplicate())
     }
 
     /// Whether a deadlock has ended this transaction, as far as is known: a verb that was given up may still be at work.
     pub(crate) fn has_given_way(&self) -> bool {
-        self.state.try_lock().is_ok_and(|state| state.deadlock.is_some())
+        self.state().deadlock.is_some()
     }
 
     /// Makes all work durable, wholly or not at all.
@@ -473,8 +443,8 @@ impl Tx {
     /// the transaction has happened, except after 60031, which says that it may have, and when the store has lost its
     /// disk (60015, 60018): then a reopen shows the outcome.
     pub async fn commit(self) -> Result<()> {
-        let mut state = self.state.into_inner();
-        state.finish_abandoned().await;
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        poll_fn(|context| state.poll_idle(context)).await;
         let (refusal, ended) = (state.refusal(), state.ended());
         match state.step {
             Step::Idle(session) => match refusal {
@@ -484,7 +454,7 @@ impl Tx {
                     Err(refusal)
                 }
             },
-            Step::Busy(_) | Step::Ended => Err(ended),
+            Step::Busy { .. } | Step::Ended => Err(ended),
         }
     }
 }
@@ -512,20 +482,7 @@ impl Perform for Tx {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
         let span = verb.span();
         let answer = async move {
-            let mut state = self.state.lock().await;
-            state.finish_abandoned().await;
-            if let Some(outcome) = state.take_abandoned(&verb) {
-                self.hands_over(&outcome);
-                return Ok(outcome);
-            }
-            let done = state
-                .run(|mut session| async move {
-                    let effect = VerbEffect::of(&verb);
-                    let outcome = session.execute(verb).await;
-                    (session, Done::Verb(effect, outcome))
-                })
-                .await?;
-            match done {
+            match self.turn(Call::Verb(verb)).await? {
                 // What cannot be read, or is too long for a frame, cannot be the next time either.
                 Done::Verb(VerbEffect::Receives(_), Err(error)) => {
                     if [Code::STORE_DAMAGED, Code::OUT_OF_RANGE].contains(&error.code()) {

@@ -1,27 +1,27 @@
 //! What a dropped call of a transaction has taken.
 
-use super::{AbandonedResult, Record, State, Tx};
+use super::turns::Call;
+use super::{AbandonedResult, Done, Record, State, Tx, VerbEffect, holds_something};
 use crate::catalog::same_name;
 use crate::id::ConversationHandle;
 use crate::protocol::work::{Job, WorkVerb};
 use crate::protocol::{Message, Outcome, ReceiveFrom, Verb};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
 impl Tx {
     /// Whether a dropped call is still under way after this time.
     pub(crate) async fn is_at_work_after(&self, time: Duration) -> bool {
-        let mut state = self.state.lock().await;
-        timeout(time, state.finish_abandoned()).await.is_err()
+        timeout(time, self.idle()).await.is_err()
     }
 
     /// The jobs that dropped takes of this transaction have taken, whatever they asked for.
     pub(crate) async fn abandoned_jobs(&self) -> Vec<Job> {
-        let mut state = self.state.lock().await;
-        state.finish_abandoned().await;
+        self.idle().await;
         let mut found = Vec::new();
-        state.record.abandoned.retain_mut(|abandoned| match &mut abandoned.outcome {
-            Outcome::Jobs(jobs) => {
+        self.state().record.abandoned.retain_mut(|abandoned| match &mut abandoned.outcome {
+            Outcome::Jobs(jobs) if abandoned.owner.is_none() => {
                 found.append(jobs);
                 false
             }
@@ -35,14 +35,22 @@ impl Tx {
 }
 
 impl State {
-    /// What an earlier verb took for a caller that went away, if this verb may receive it.
-    pub(super) fn take_abandoned(&mut self, verb: &Verb) -> Option<Outcome> {
+    /// What an earlier verb took for a caller that went away, if this call may receive it.
+    pub(super) fn abandoned_for(&mut self, call: &Call) -> Option<Done> {
+        let Call::Verb(verb) = call else { return None };
+        let outcome = self.take_abandoned(verb)?;
+        Some(Done::Verb(VerbEffect::Receives(verb.clone()), Ok(outcome)))
+    }
+
+    fn take_abandoned(&mut self, verb: &Verb) -> Option<Outcome> {
         let abandoned = &mut self.record.abandoned;
         if let Verb::Receive { queue, top, from } = verb {
             let most = top.map_or(usize::MAX, |top| usize::try_from(top).unwrap_or(usize::MAX));
             return take_messages(abandoned, queue, most, *from).map(Outcome::Received);
         }
-        let place = abandoned.iter().position(|abandoned| takes_from_same(&abandoned.verb, verb))?;
+        let is_alike =
+            |abandoned: &AbandonedResult| abandoned.owner.is_none() && takes_from_same(&abandoned.verb, verb);
+        let place = abandoned.iter().position(is_alike)?;
         let most = match verb {
             Verb::Work(WorkVerb::Take(take)) => usize::try_from(take.count).unwrap_or(usize::MAX),
             _ => usize::MAX,
@@ -58,6 +66,38 @@ impl State {
 }
 
 impl Record {
+    /// Keeps the result of a caller that is there and is not polled now, if there is something to keep.
+    pub(super) fn keep_result_of(&mut self, owner: u64, done: &Done) -> bool {
+        if let Done::Verb(VerbEffect::Receives(verb), Ok(outcome)) = done
+            && holds_something(outcome)
+        {
+            let (verb, outcome) = (verb.clone(), outcome.clone());
+            self.abandoned.push(AbandonedResult { verb, outcome, owner: Some(owner) });
+            return true;
+        }
+        let failure = done.failure();
+        let is_failure = failure.is_some();
+        self.unseen_failures.extend(failure.map(|error| (owner, Arc::new(error))));
+        is_failure
+    }
+
+    /// Its caller gets it now.
+    pub(super) fn forget_result_of(&mut self, owner: u64) {
+        self.abandoned.retain(|abandoned| abandoned.owner != Some(owner));
+        self.unseen_failures.retain(|(turn, _)| *turn != owner);
+    }
+
+    /// Its caller has gone away.
+    pub(super) fn abandon_result_of(&mut self, owner: u64) {
+        for abandoned in self.abandoned.iter_mut().filter(|abandoned| abandoned.owner == Some(owner)) {
+            abandoned.owner = None;
+        }
+        if let Some(place) = self.unseen_failures.iter().position(|(turn, _)| *turn == owner) {
+            let (_, error) = self.unseen_failures.remove(place);
+            self.failed.get_or_insert(error);
+        }
+    }
+
     /// END deletes the unread messages of its conversation.
     pub(super) fn drop_abandoned_of(&mut self, handle: ConversationHandle) {
         self.abandoned.retain_mut(|abandoned| match &mut abandoned.outcome {
@@ -79,8 +119,11 @@ fn take_messages(
     from: ReceiveFrom,
 ) -> Option<Vec<Message>> {
     for place in 0..abandoned.len() {
-        let AbandonedResult { verb: Verb::Receive { queue: of, from: here, .. }, outcome: Outcome::Received(messages) } =
-            &mut abandoned[place]
+        let AbandonedResult {
+            verb: Verb::Receive { queue: of, from: here, .. },
+            outcome: Outcome::Received(messages),
+            owner: None,
+        } = &mut abandoned[place]
         else {
             continue;
         };

@@ -2,7 +2,7 @@
 
 use super::{Step, Tx};
 use crate::error::Result;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// The most characters of a reason that are kept.
 const MOST_REASON: usize = 1000;
@@ -28,13 +28,13 @@ impl Tx {
     }
 
     async fn roll_back(self, reason: Option<Arc<str>>) -> Result<()> {
-        match self.state.into_inner().step {
+        match self.state.into_inner().unwrap_or_else(PoisonError::into_inner).step {
             Step::Idle(session) => session.rollback(reason).await,
-            Step::Busy(under_way) => {
+            Step::Busy { running, .. } => {
                 if let Some(reason) = reason {
                     self.seen.explain(reason);
                 }
-                drop(under_way);
+                drop(running);
                 Ok(())
             }
             Step::Ended => Ok(()),

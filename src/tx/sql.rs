@@ -1,5 +1,6 @@
 //! The user's own SQL in a transaction.
 
+use super::turns::Call;
 use super::{Done, Tx};
 use crate::error::Result;
 use crate::store::{BoxFuture, SqlStatement};
@@ -34,14 +35,7 @@ impl<'a> IntoFuture for Sql<'a> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let statement = self.statement.checked()?;
-            let mut state = self.tx.state.lock().await;
-            let done = state
-                .run(|mut session| async move {
-                    let done = session.sql(statement).await;
-                    (session, Done::Changed(done))
-                })
-                .await?;
-            match done {
+            match self.tx.turn(Call::Sql(statement)).await? {
                 Done::Changed(done) => done,
                 _ => unreachable!("a statement gives a count"),
             }

@@ -8,7 +8,7 @@ use crate::store::fake::{FakeStore, Shared};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+fn poll_once<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -268,4 +268,118 @@ async fn a_rollback_to_keeps_the_ends_before_its_savepoint() {
     }
     // A list in each savepoint takes memory in proportion to the square of their number.
     assert_eq!(size_of_val(&Record::default().ended), size_of::<usize>());
+}
+
+/// A call that was polled once, before the store answered, and is kept.
+fn kept<'a, T>(store: &FakeStore, asked: impl IntoFuture<Output = T, IntoFuture: Send + 'a>) -> BoxFuture<'a, T> {
+    store.gate.forget_permits(usize::MAX);
+    let mut asked: BoxFuture<'a, T> = Box::pin(asked.into_future());
+    assert!(poll_once(asked.as_mut()).is_pending());
+    asked
+}
+
+const NOWHERE: ConversationHandle = ConversationHandle(uuid::Uuid::nil());
+
+#[tokio::test]
+async fn a_call_that_is_kept_and_not_polled_stops_no_other_one() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    let under_way = kept(&store, tx.receive("q"));
+    let mut waiting = kept(&store, tx.send(NOWHERE, "waits", "x"));
+    let dropped = kept(&store, tx.send(NOWHERE, "dropped", "x"));
+    drop(dropped);
+    store.gate.add_permits(10);
+    tx.send(NOWHERE, "last", "x").await.unwrap();
+    let types: Vec<_> = store.state.lock().unwrap().verbs.iter().map(|verb| format!("{verb:?}")).collect();
+    assert_eq!(types.len(), 3, "{types:?}");
+    assert!(types[1].contains("waits") && types[2].contains("last"), "in the order of their first polls: {types:?}");
+    assert!(poll_once(waiting.as_mut()).is_ready());
+    assert_eq!(under_way.await.unwrap().expect("its own messages").len(), 2);
+    drop(waiting);
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_kept_receive_has_taken_is_no_other_ones_until_it_is_dropped() {
+    let _limit = crate::testing::limit();
+    for is_dropped in [false, true] {
+        let (store, tx) = begun().await;
+        let first = kept(&store, tx.receive("q").top(1));
+        store.gate.add_permits(10);
+        tx.savepoint("later").await.unwrap();
+        assert_eq!(tx.receive("q").top(1).await.unwrap().unwrap().first().text().unwrap(), "b");
+        tx.rollback_to("later").await.unwrap();
+        if is_dropped {
+            drop(first);
+            assert_eq!(tx.commit().await.unwrap_err().code(), Code::RECEIVE_CANCELLED);
+        } else {
+            assert_eq!(first.await.unwrap().unwrap().first().text().unwrap(), "a");
+            tx.commit().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kept_call_that_failed_fails_the_commit_once_it_is_dropped() {
+    let _limit = crate::testing::limit();
+    for is_dropped in [false, true] {
+        let (store, tx) = begun().await;
+        store.refuse_next(Code::CONVERSATION_NOT_FOUND);
+        let first = kept(&store, tx.send(NOWHERE, "type", "x"));
+        store.gate.add_permits(10);
+        tx.savepoint("later").await.unwrap();
+        tx.rollback_to("later").await.unwrap();
+        if is_dropped {
+            drop(first);
+            assert_eq!(tx.commit().await.unwrap_err().code(), Code::CONVERSATION_NOT_FOUND);
+        } else {
+            assert_eq!(first.await.unwrap_err().code(), Code::CONVERSATION_NOT_FOUND);
+            tx.commit().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_deadlock_that_a_kept_call_has_met_ends_the_others_too() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    store.refuse_next(Code::DEADLOCK);
+    let first = kept(&store, tx.send(NOWHERE, "type", "x"));
+    store.gate.add_permits(10);
+    assert_eq!(tx.savepoint("s").await.unwrap_err().code(), Code::DEADLOCK, "it was not said yet");
+    assert_eq!(first.await.unwrap_err().code(), Code::DEADLOCK);
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+}
+
+/// Each task is woken although another one drives its call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_tasks_share_a_transaction() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    store.gate.forget_permits(usize::MAX);
+    let tx = Arc::new(tx);
+    let tasks: Vec<_> = (0..50)
+        .map(|task| {
+            let tx = tx.clone();
+            tokio::spawn(async move {
+                for call in 0..20 {
+                    let mut kept = pin!(tx.send(NOWHERE, "kept", "x").into_future());
+                    let is_kept = (task + call) % 3 == 0 && poll_once(kept.as_mut()).is_pending();
+                    tx.send(NOWHERE, "type", "x").await.unwrap();
+                    if is_kept {
+                        kept.await.unwrap();
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    while !tasks.iter().all(tokio::task::JoinHandle::is_finished) {
+        store.gate.add_permits(1);
+        tokio::task::yield_now().await;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    Arc::try_unwrap(tx).ok().unwrap().commit().await.unwrap();
 }

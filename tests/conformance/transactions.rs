@@ -425,3 +425,21 @@ case!(a_query_is_refused_after_the_end, [174], async |t| {
     assert_eq!([code(first.and(second))], [1205]);
     assert_eq!(code(victim.query("select 1 as one").await), 60020);
 });
+
+case!(a_call_that_is_kept_and_not_polled_stops_no_other_one, [174], async |t| {
+    let (one, two) = (t.pair().await?, t.pair().await?);
+    let holder = t.begin().await?;
+    holder.send(one.initiator, "Text", "first").await?;
+    let tx = t.begin().await?;
+    {
+        let mut kept = std::pin::pin!(tx.send(one.initiator, "Text", "kept"));
+        t.still_waits(&mut kept).await;
+        holder.commit().await?;
+        // Each poll of a call drives the one under way. This call would have waited for ever.
+        tx.send(two.initiator, "Text", "other").await?;
+        kept.await?;
+    }
+    tx.commit().await?;
+    assert_eq!(t.receive_from("QT", one.target).await?.texts(), ["first", "kept"]);
+    assert_eq!(t.receive_from("QT", two.target).await?.texts(), ["other"]);
+});

@@ -1,0 +1,306 @@
+//! The calls of a transaction, one after the other, however many tasks make them at once.
+//!
+//! The session of the store does one call at a time. Each poll of any of the calls drives the one under way, so that a call whose
+//! future is kept and not polled, as in a loop over `tokio::select!`, stops no other one. Its result waits for it.
+
+use super::{Done, Session, State, Step, Tx, VerbEffect, is_deadlock};
+use crate::error::Result;
+use crate::protocol::Verb;
+use crate::store::SqlStatement;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use uuid::Uuid;
+
+/// What a call asks of the session.
+pub(super) enum Call {
+    Verb(Verb),
+    Claim(Uuid),
+    Savepoint(String),
+    RollbackTo(String),
+    Sql(SqlStatement),
+    Query(SqlStatement),
+}
+
+impl Call {
+    /// Does it, whether or not its caller still waits.
+    pub(super) async fn run(self, mut session: Session) -> (Session, Done) {
+        let done = match self {
+            Self::Verb(verb) => {
+                let effect = VerbEffect::of(&verb);
+                Done::Verb(effect, session.execute(verb).await)
+            }
+            Self::Claim(unit_id) => Done::Claimed(session.claim(unit_id).await),
+            Self::Savepoint(name) => {
+                let done = session.savepoint(&name).await;
+                Done::Savepoint(name, done)
+            }
+            Self::RollbackTo(name) => {
+                let done = session.rollback_to(&name).await;
+                Done::RolledBackTo(name, done)
+            }
+            Self::Sql(statement) => Done::Changed(session.sql(statement).await),
+            Self::Query(statement) => Done::Rows(session.query(statement).await),
+        };
+        (session, done)
+    }
+}
+
+/// The calls that have begun to wait, and the results that their callers have not got yet.
+#[derive(Default)]
+pub(super) struct Turns {
+    waiting: VecDeque<(u64, Call)>,
+    results: Vec<Waited>,
+    last: u64,
+}
+
+struct Waited {
+    turn: u64,
+    done: Result<Done>,
+    /// The record of the transaction has it too, for the case that its caller goes away.
+    is_recorded: bool,
+}
+
+impl Turns {
+    fn next(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+impl State {
+    /// Drives the transaction until this call has its result.
+    fn result_of(&mut self, turn: u64, wakers: &Wakers, context: &mut Context<'_>) -> Poll<Result<Done>> {
+        loop {
+            if let Some(place) = self.turns.results.iter().position(|waited| waited.turn == turn) {
+                let Waited { done, is_recorded, .. } = self.turns.results.swap_remove(place);
+                if is_recorded {
+                    self.record_of_all(|record| record.forget_result_of(turn));
+                }
+                let is_deadlock = done.as_ref().is_ok_and(|done| done.error().is_some_and(is_deadlock));
+                if let Some(deadlock) = self.deadlock.as_mut().filter(|_| is_deadlock) {
+                    deadlock.is_reported = true;
+                }
+                return Poll::Ready(done);
+            }
+            if self.is_busy() {
+                match self.poll_step(Some(turn), context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(owner) => wakers.wake_other(owner, turn),
+                }
+                continue;
+            }
+            let (next, call) = self.turns.waiting.pop_front().expect("this call waits");
+            match std::mem::replace(&mut self.step, Step::Ended) {
+                Step::Idle(session) => match self.abandoned_for(&call) {
+                    Some(done) => {
+                        self.step = Step::Idle(session);
+                        self.give(next, done, Some(turn));
+                    }
+                    None => self.step = Step::Busy { running: Box::pin(call.run(session)), owner: Some(next) },
+                },
+                Step::Busy { .. } | Step::Ended => {
+                    let done = Err(self.ended());
+                    self.turns.results.push(Waited { turn: next, done, is_recorded: false });
+                    wakers.wake_other(Some(next), turn);
+                }
+            }
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        matches!(self.step, Step::Busy { .. })
+    }
+
+    /// Drives the step under way, if there is one, to its end.
+    pub(super) fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.is_busy() {
+            if self.poll_step(None, context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// Drives the step under way once. Gives its owner when it is done. `polling` is the call that drives it.
+    fn poll_step(&mut self, polling: Option<u64>, context: &mut Context<'_>) -> Poll<Option<u64>> {
+        // It is not there meanwhile: after a panic the transaction has ended.
+        let Step::Busy { mut running, owner } = std::mem::replace(&mut self.step, Step::Ended) else {
+            return Poll::Ready(None);
+        };
+        match running.as_mut().poll(context) {
+            Poll::Pending => {
+                self.step = Step::Busy { running, owner };
+                Poll::Pending
+            }
+            Poll::Ready((session, done)) => {
+                self.note(session, &done);
+                match owner {
+                    Some(owner) => self.give(owner, done, polling),
+                    None => self.abandon(done),
+                }
+                Poll::Ready(owner)
+            }
+        }
+    }
+
+    /// Keeps a result until its caller is polled, which may be now. A caller that goes away instead leaves it to the transaction, as it
+    /// was at this time: a savepoint that is set before that has it too.
+    fn give(&mut self, owner: u64, done: Done, polling: Option<u64>) {
+        let is_recorded = polling != Some(owner) && self.deadlock.is_none() && self.record.keep_result_of(owner, &done);
+        self.turns.results.push(Waited { turn: owner, done: Ok(done), is_recorded });
+    }
+
+    /// A caller goes away before it has its result.
+    fn leave(&mut self, turn: u64) {
+        self.turns.waiting.retain(|(waiting, _)| *waiting != turn);
+        if let Step::Busy { owner, .. } = &mut self.step
+            && *owner == Some(turn)
+        {
+            *owner = None;
+        }
+        if let Some(place) = self.turns.results.iter().position(|waited| waited.turn == turn) {
+            let Waited { done, is_recorded, .. } = self.turns.results.swap_remove(place);
+            match done {
+                _ if is_recorded => self.record_of_all(|record| record.abandon_result_of(turn)),
+                Ok(done) => self.abandon(done),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Wakes the calls that wait: which of them is polled next is not known.
+#[derive(Default)]
+pub(super) struct Wakers(Mutex<Vec<(u64, Waker)>>);
+
+impl Wakers {
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Waker)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, turn: u64, waker: &Waker) {
+        let mut all = self.lock();
+        match all.iter_mut().find(|(known, _)| *known == turn) {
+            Some((_, known)) => known.clone_from(waker),
+            None => all.push((turn, waker.clone())),
+        }
+    }
+
+    fn leave(&self, turn: u64) {
+        self.lock().retain(|(known, _)| *known != turn);
+    }
+
+    /// Wakes the call that has its result, unless it is the one that is polled.
+    fn wake_other(&self, owner: Option<u64>, polled: u64) {
+        let waker = self
+            .lock()
+            .iter()
+            .find(|(turn, _)| *turn != polled && owner == Some(*turn))
+            .map(|(_, waker)| waker.clone());
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Wake for Wakers {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let all: SmallVec<[Waker; 2]> = self.lock().iter().map(|(_, waker)| waker.clone()).collect();
+        all.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Tx {
+    /// Does a call when those before it are done.
+    pub(super) fn turn(&self, call: Call) -> Turn<'_> {
+        Turn { tx: self, place: Place::New(call) }
+    }
+
+    /// Waits until no call is under way.
+    pub(super) async fn idle(&self) {
+        Turn { tx: self, place: Place::OfNoCall }.until_idle().await;
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The future of a call. Dropped before the call has begun, it does not happen; later it runs on.
+pub(super) struct Turn<'a> {
+    tx: &'a Tx,
+    place: Place,
+}
+
+enum Place {
+    New(Call),
+    Waiting(u64),
+    /// It only waits for the others.
+    OfNoCall,
+    Done,
+}
+
+impl Turn<'_> {
+    async fn until_idle(mut self) {
+        std::future::poll_fn(|context| {
+            let mut state = self.tx.state();
+            let turn = match self.place {
+                Place::Waiting(turn) => turn,
+                _ => state.turns.next(),
+            };
+            self.place = Place::Waiting(turn);
+            self.tx.wakers.enter(turn, context.waker());
+            state.poll_idle(&mut Context::from_waker(&self.tx.waker))
+        })
+        .await;
+        // One of the others may have its result now, or may begin.
+        self.tx.waker.wake_by_ref();
+    }
+}
+
+impl Future for Turn<'_> {
+    type Output = Result<Done>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let tx = self.tx;
+        let mut state = tx.state();
+        let turn = match std::mem::replace(&mut self.place, Place::Done) {
+            Place::New(call) => {
+                let turn = state.turns.next();
+                state.turns.waiting.push_back((turn, call));
+                turn
+            }
+            Place::Waiting(turn) => turn,
+            Place::OfNoCall | Place::Done => unreachable!("a call is polled until it is done"),
+        };
+        self.place = Place::Waiting(turn);
+        tx.wakers.enter(turn, context.waker());
+        let result = state.result_of(turn, &tx.wakers, &mut Context::from_waker(&tx.waker));
+        if result.is_ready() {
+            self.place = Place::Done;
+            tx.wakers.leave(turn);
+            let is_next = !state.turns.waiting.is_empty();
+            drop(state);
+            if is_next {
+                tx.waker.wake_by_ref();
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Place::Waiting(turn) = self.place {
+            self.tx.state().leave(turn);
+            self.tx.wakers.leave(turn);
+        }
+    }
+}
