@@ -276,8 +276,8 @@ pub struct ReaderEvents {
 }
 
 impl ReaderEvents {
-    /// The next event; `None` when the readers have been stopped and all have left. A listener that lags far behind
-    /// misses the oldest.
+    /// The next event; `None` when the readers have been stopped and all have left: a close of the broker alone does not end
+    /// the waiting. A listener that lags far behind misses the oldest.
     pub async fn next(&mut self) -> Option<ReaderEvent> {
         loop {
             match self.receiver.recv().await {

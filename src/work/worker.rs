@@ -233,7 +233,7 @@ impl<T: Send + 'static> Worker<T> {
 
     /// How long a job is held at a time, instead of the queue's LEASE_MS. A running handler's lease is prolonged when a
     /// third of it has passed, so it may work for as long as it likes, unless it blocks the threads of the runtime
-    /// ([`Broker::worker`]).
+    /// ([`Broker::worker`]). From a millisecond to ten years: with another length each take is refused (60005), and a warning says so.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
@@ -300,6 +300,9 @@ impl<T: Send + 'static> Worker<T> {
     }
 
     /// Starts the readers.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub fn start(self) -> RunningWorker {
         let (stop, stopped) = watch::channel(false);
         let counters = Arc::new(Counters::default());
@@ -334,6 +337,9 @@ impl<T> fmt::Debug for StrategicWorker<T> {
 
 impl<T: Send + 'static> StrategicWorker<T> {
     /// Starts the readers.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
     pub fn start(self) -> RunningWorker {
         self.0.start()
     }

@@ -25,6 +25,7 @@ pub fn by_levels(levels: RangeInclusive<u8>) -> HighClass {
 /// contract: a RECEIVE chooses by level, so only the level separates the contract's conversations from the rest.
 ///
 /// A conversation keeps the level it began with; one begun before the broker priority was made is not high.
+/// The level is looked up when the strategy starts: after a change of the broker priority start it again.
 pub fn by_contract(contract: impl Into<Arc<str>>) -> HighClass {
     HighClass(Named::Contract(contract.into()))
 }
