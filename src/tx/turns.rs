@@ -98,6 +98,7 @@ impl State {
                     Some(done) => {
                         self.step = Step::Idle(session);
                         self.give(next, done, Some(turn));
+                        wakers.wake_other(Some(next), turn);
                     }
                     None => self.step = Step::Busy { running: Box::pin(call.run(session)), owner: Some(next) },
                 },
