@@ -52,7 +52,7 @@ pub use own_groups::Opener;
 pub use poison::POISON_ROLLBACKS;
 pub use repair::{Repair, Repairs};
 pub use restore::{Restore, Restored};
-pub use session::{Savepoint, Session};
+pub use session::{Savepoint, Session, SessionId};
 pub use state::{Core, Limits};
 pub(crate) use tick::CLOCK_SET_BACK_US;
 #[cfg(feature = "cli")]

@@ -43,6 +43,10 @@ pub struct Session {
     pub(super) reason: Option<Arc<str>>,
 }
 
+/// The name of an open transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionId(pub(super) u32);
+
 /// The first message that a session received of a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstReceived {
@@ -161,6 +165,11 @@ impl Session {
             received_from: BTreeMap::new(),
             reason: None,
         }
+    }
+
+    /// Its name as long as it is open.
+    pub fn id(&self) -> SessionId {
+        SessionId(self.id)
     }
 
     /// Says why it will be rolled back.

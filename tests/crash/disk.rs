@@ -6,10 +6,10 @@
 //! `DIALOQ_DISK=all` strikes at every operation; by default at a few of each kind.
 
 use crate::faults::{Acknowledged, assert_kept, load, prepare};
-use crate::shop::{definitions, options};
+use crate::shop::{began, bodies, definitions, dialog, options, receive, send};
 use dialoq::Code;
 use dialoq::internals::store::Store;
-use dialoq::internals::store::sqlite::SqliteStore;
+use dialoq::internals::store::sqlite::{SharedStore, SqliteStore};
 use dialoq::protocol::Verb;
 use dialoq_test_vfs::{Disk, Fault, NAME};
 use std::path::Path;
@@ -135,4 +135,43 @@ async fn a_file_whose_first_opening_is_cut_short_at_any_place_can_be_opened() {
         }
         assert!(nth > 5, "{fault:?}: the opening took only {nth} operations of the disk");
     }
+}
+
+/// The disk has room for the log of a commit and none for its index: SQLite calls that an error of the disk, and another opening may find
+/// the commit in the log.
+#[tokio::test]
+async fn a_full_disk_that_the_index_of_the_log_meets_is_waited_for() {
+    let _limit = crate::limit();
+    /// A log of 4062 pages needs a second region of the index.
+    const PAGES: usize = 1500;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let disk = Disk::under(folder.path(), Fault::Fail, u64::MAX);
+    let mut options = options(&path);
+    options.vfs = Some(NAME.to_owned());
+    disk.limit_index(Some(0));
+    let refusal = SharedStore::open(options.clone()).err().expect("the index has no room");
+    assert_eq!(refusal.code(), Code::STORE_FULL, "{refusal}");
+    disk.limit_index(Some(1));
+    let store = SharedStore::open(options).unwrap();
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    let opened = store.submit(vec![dialog("b")]).await.unwrap();
+    let handle = began(&opened[0]);
+    let mut sent = 0;
+    let failure = loop {
+        match store.submit(vec![send(handle, &"x".repeat(PAGES * 4096))]).await {
+            Ok(_) => sent += 1,
+            Err(failure) => break failure,
+        }
+        assert!(sent < 9, "the log passes 4062 pages before it is emptied");
+    };
+    assert_eq!(failure.code(), Code::COMMIT_UNKNOWN, "{failure}");
+    assert!(store.ended().is_none(), "the file is opened again");
+    store.submit(vec![send(handle, "after")]).await.unwrap();
+    let received = store.submit(vec![receive(100)]).await.unwrap();
+    let lengths: Vec<_> = bodies(&received[0]).iter().map(String::len).collect();
+    let large = lengths.len() - 1;
+    assert!((sent..=sent + 1).contains(&large), "{sent} acknowledged, {large} received");
+    assert_eq!((lengths[0], lengths[large]), (PAGES * 4096, "after".len()));
+    store.close().await.unwrap();
 }

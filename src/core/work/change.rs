@@ -57,6 +57,8 @@ pub enum WorkChange {
         job_id: u64,
         /// How often it has been handed out before.
         attempts: u16,
+        /// The token of the taking that is undone.
+        token: u64,
     },
     /// The time of a scheduled job had come before the clock was set back.
     ReadyJob {

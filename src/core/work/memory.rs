@@ -82,7 +82,7 @@ impl JobRows {
                 let (row, error) = self.jobs.get_mut(&job_id).expect("a job is there until it is finished");
                 (row.state, row.at, *error) = (state, at, Some(last_error));
             }
-            WorkChange::ReturnJob { job_id, attempts } => {
+            WorkChange::ReturnJob { job_id, attempts, .. } => {
                 let (row, _) = self.jobs.get_mut(&job_id).expect("a job is there until it is finished");
                 (row.state, row.attempts, row.at) = (JobState::Ready, attempts, None);
             }

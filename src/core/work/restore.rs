@@ -6,6 +6,7 @@ use super::state::{Due, Work, WorkQueueState};
 use super::unique::UniqueName;
 use crate::core::change::Change;
 use crate::core::restore::Restore;
+use crate::core::session::SessionId;
 use crate::core::state::Core;
 use crate::error::{Code, Error, Result};
 use crate::id::JobId;
@@ -165,12 +166,16 @@ impl Core {
         work.write(WorkChange::DeleteJobs { queue_id });
     }
 
-    /// The jobs that transactions hold which are open, or whose commits are among these changes.
-    pub fn held_jobs(&self, unwritten: &[Change]) -> Vec<TakenJob> {
-        let is_held = |job: &Job| job.session != 0 && job.state == JobState::Taken && job.at == i64::MAX;
+    /// The jobs that transactions hold which are open, or whose commits are among these changes, or which these changes give back. Not
+    /// those of one transaction.
+    pub fn held_jobs(&self, unwritten: &[Change], but_of: Option<SessionId>) -> Vec<TakenJob> {
+        let of = but_of.map_or(0, |session| session.0);
+        let is_held = |job: &Job| ![0, of].contains(&job.session) && job.state == JobState::Taken && job.at == i64::MAX;
         let held = self.work.jobs.iter().filter(|(_, job)| is_held(job)).map(|(_, job)| (job.id, job.token));
         let finished = unwritten.iter().filter_map(|change| match change {
-            Change::Work(WorkChange::FinishJob { job_id, token, .. }) => Some((*job_id, *token)),
+            Change::Work(WorkChange::FinishJob { job_id, token, .. } | WorkChange::ReturnJob { job_id, token, .. }) => {
+                Some((*job_id, *token))
+            }
             _ => None,
         });
         held.chain(finished).map(|(job_id, token)| TakenJob { job: JobId(job_id), token }).collect()

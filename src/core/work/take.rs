@@ -190,9 +190,9 @@ impl Core {
             (job.session, job.is_reported, job.at) = (0, false, 0);
             job.attempts -= 1;
         });
-        let (job_id, attempts) = (work.jobs[place].id, work.jobs[place].attempts);
+        let (job_id, attempts, token) = (work.jobs[place].id, work.jobs[place].attempts, work.jobs[place].token);
         if is_written {
-            work.write(WorkChange::ReturnJob { job_id, attempts });
+            work.write(WorkChange::ReturnJob { job_id, attempts, token });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A batch: the content of one SQLite transaction, and the callers to answer when it is synced.
 
 use super::deferred::DeferredKeys;
-use super::failure::storage;
+use super::failure::{is_index_full, storage};
 use super::known_schema::KnownSchema;
 use super::limit::Limits;
 use super::moment::Moments;
@@ -14,7 +14,7 @@ use super::write::{Writer, strike, subject};
 use super::{guard::Guard, options::Fault};
 use crate::catalog::Catalog;
 use crate::core::{Change, JobRead, JobRow, MessageRow, ReadRow, Taken, TakenRow, WorkChange};
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::protocol::work::TakenJob;
 use crate::protocol::{Outcome, Unit};
 use crate::sql::sqlite::rows::RETURN_HELD_JOB;
@@ -380,21 +380,33 @@ impl WriteSide {
             return Ok(None);
         }
         let started = Instant::now();
-        self.run(COMMIT).map_err(writing)?;
+        self.run(COMMIT).map_err(committing)?;
         Ok(Some(started.elapsed()))
     }
 }
 
 /// The error for a failure while writing.
-pub(super) fn writing(error: rusqlite::Error) -> crate::error::Error {
+pub(super) fn writing(error: rusqlite::Error) -> Error {
     storage("writing a batch", error)
 }
 
+/// The error for a failed commit. The index of the log is written after the log, and an opening that finds no index makes one of all that is
+/// in the log.
+fn committing(error: rusqlite::Error) -> Error {
+    if !is_index_full(&error) {
+        return writing(error);
+    }
+    let text = format!(
+        "the disk was full when the index of the log was to grow, so the commit may have happened or not: {error}"
+    );
+    Error::new(Code::COMMIT_UNKNOWN, text).caused_by(error)
+}
+
 /// The error for a failure while writing one row.
-fn changing(change: &Change, error: rusqlite::Error) -> crate::error::Error {
+fn changing(change: &Change, error: rusqlite::Error) -> Error {
     storage(&format!("writing {}", subject(change)), error)
 }
 
-fn reading(error: rusqlite::Error) -> crate::error::Error {
+fn reading(error: rusqlite::Error) -> Error {
     storage("reading a message that memory knows of", error)
 }

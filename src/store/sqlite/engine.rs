@@ -10,6 +10,7 @@ mod closing;
 use super::answered::UnseenAnswers;
 use super::batch::WriteSide;
 use super::checks::Checking;
+use super::disk_room::DiskRoom;
 use super::failure::{is_busy, poisoned, storage};
 use super::limit::Ending;
 use super::owner::Owner;
@@ -57,6 +58,7 @@ pub(super) struct Engine {
     recent: Arc<Mutex<Recent<MessageRow>>>,
     pub(super) ending: Arc<Ending>,
     pub(super) unseen: UnseenAnswers,
+    pub(super) disk: DiskRoom,
     /// The store has failed because the disk was full. Asked before each call, so not under the lock of the state.
     pub(super) is_full: AtomicBool,
     /// Set once the connections are released.
@@ -72,6 +74,7 @@ impl Engine {
         clock: Clock,
         board: Arc<ActivityBoard>,
         file: Option<(PathBuf, Owner)>,
+        disk: DiskRoom,
     ) -> Self {
         let (recent, ending) = (write.recent.clone(), write.limits.ending.clone());
         let (path, owner) = file.unzip();
@@ -94,6 +97,7 @@ impl Engine {
             recent,
             ending,
             unseen: UnseenAnswers::default(),
+            disk,
             is_full: AtomicBool::new(false),
             is_released: AtomicBool::new(false),
             owner: Mutex::new(owner),
@@ -113,7 +117,7 @@ impl Engine {
         self.state.lock().unwrap_or_else(|panicked| {
             let mut state = panicked.into_inner();
             if state.failed.is_none() {
-                state.fail(&poisoned("a thread panicked while it ordered"));
+                state.fail(&poisoned("a thread panicked while it ordered"), None);
             }
             state
         })
@@ -273,7 +277,7 @@ impl Engine {
     /// A thread panicked while it wrote: how much of its batch is written is unknown, so every caller gets the error
     /// and the store takes no more work.
     fn fail_after_panic(&self) {
-        self.lock_even_failed().fail(&poisoned("a thread panicked while it wrote"));
+        self.lock_even_failed().fail(&poisoned("a thread panicked while it wrote"), None);
         self.board.wake_all();
     }
 

@@ -38,6 +38,9 @@ fn judge(error: &rusqlite::Error) -> (Code, &'static str) {
             "the file, its folder, or the -wal or -shm beside it cannot be read or written, or a newer SQLite made the file",
         ),
         Some(ErrorCode::DiskFull) => (Code::STORE_FULL, "the disk is full; make room on it"),
+        _ if is_index_full(error) => {
+            (Code::STORE_FULL, "the disk is full, so the index of the log (-shm) cannot grow; make room on it")
+        }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
             (Code::STORE_OWNED, "another program holds a lock on the file for too long")
         }
@@ -76,6 +79,17 @@ fn has_no_descriptor() -> bool {
     const NEEDED: usize = 4;
     let opened: std::io::Result<Vec<_>> = (0..NEEDED).map(|_| std::fs::File::open("/dev/null")).collect();
     cfg!(unix) && opened.is_err_and(|error| error.raw_os_error().is_some_and(|code| TOO_MANY.contains(&code)))
+}
+
+/// Whether the disk had no room for more of the index of the log. SQLite names any other cause too by this, but it has only written a byte to
+/// a file that it has open.
+pub(super) fn is_index_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+/// Whether the store has failed because the disk was full.
+pub(super) fn is_of_full_disk(failure: &Error) -> bool {
+    [Code::STORE_FULL, Code::COMMIT_UNKNOWN].contains(&failure.code())
 }
 
 /// Whether another program holds the needed lock, so that nothing was written.
@@ -143,6 +157,7 @@ mod tests {
             (ffi::SQLITE_CANTOPEN, Code::STORE_READ_ONLY),
             (ffi::SQLITE_PERM, Code::STORE_READ_ONLY),
             (ffi::SQLITE_FULL, Code::STORE_FULL),
+            (ffi::SQLITE_IOERR_SHMSIZE, Code::STORE_FULL),
             (ffi::SQLITE_BUSY, Code::STORE_OWNED),
             (ffi::SQLITE_LOCKED, Code::STORE_OWNED),
             (ffi::SQLITE_PROTOCOL, Code::STORE_OWNED),

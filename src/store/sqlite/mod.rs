@@ -5,6 +5,7 @@ mod batch;
 mod board;
 mod checks;
 mod deferred;
+mod disk_room;
 mod engine;
 mod failure;
 mod group_handover;
@@ -60,6 +61,7 @@ use crate::time::{Clock, Timestamp};
 use answered::Answered;
 use batch::{Batch, Sender, Slot, Slots, WriteSide};
 use deferred::DeferredKeys;
+use disk_room::DiskRoom;
 use engine::Engine;
 use failure::{poisoned, storage};
 use known_schema::KnownSchema;
@@ -138,7 +140,8 @@ impl SqliteStore {
             }
         };
         // Declared after the owner, so that a connection is closed before the lock goes if the opening fails.
-        let (mut connection, is_new) = open::write_connection(&location, durability, lock_wait, vfs.as_deref())?;
+        let disk = DiskRoom::new(file.as_ref().map(|(path, _)| &**path), fault.clone());
+        let (mut connection, is_new) = open::write_connection(&location, durability, lock_wait, &disk, vfs.as_deref())?;
         let now = clock.now();
         let doing = || format!("opening database '{location}'");
         let guard = guard::Guard::install(&mut connection).map_err(|error| storage(&doing(), error))?;
@@ -196,7 +199,8 @@ impl SqliteStore {
         open::wait_briefly(&write.connection).map_err(|error| storage(&doing(), error))?;
         let mut state = State::new(core, marks);
         state.is_shared = is_shared;
-        let engine = Arc::new(Engine::new(state, write, clock, board, file));
+        disk.measure(&write.connection);
+        let engine = Arc::new(Engine::new(state, write, clock, board, file, disk));
         engine.checking.serve(&engine);
         engine.publish_depths();
         waits::register(&engine);
@@ -449,6 +453,7 @@ impl Store for SqliteStore {
     fn submit(&self, mut unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
             let _judgements = self.engine.checking.judge(&unit).await;
+            self.engine.disk.admit(&unit)?;
             let cost = cost(&unit).min(ROOM);
             let takes_leased_jobs = answered::takes_leased_jobs(&unit);
             loop {

@@ -1,5 +1,6 @@
 //! Opening a database: its owner, its settings, and its tables and views.
 
+use super::disk_room::DiskRoom;
 use super::failure::storage;
 use super::guard::Guard;
 use super::owner::{self, Held};
@@ -30,13 +31,8 @@ pub(super) const BUSY: Duration = Duration::from_secs(20);
 /// How long one try of a commit to have the write lock takes; the writer tries again.
 const BUSY_TRY: Duration = Duration::from_millis(50);
 
-/// A checkpoint writes a write-ahead log of this many pages into the tables. Large, because a checkpoint costs two more
-/// syncs, and because it writes a page once however often the page has changed.
-const WAL_PAGES: i32 = 4000;
-
-/// The bytes that the log may keep once it has been written into the tables: four times what it usually reaches. The log of one large
-/// transaction kept its size, 288 MB of one that inserted 300, until the broker was closed.
-const LOG_BYTES_KEPT: i64 = 64 << 20;
+/// How long an opening on a disk with little room waits for readers that hold back the log.
+const LOG_WAIT: Duration = Duration::from_millis(250);
 
 /// Pages held in memory, in KiB: enough for the edges of the tables, where writes happen.
 const CACHE_KIB: i32 = 8192;
@@ -233,6 +229,7 @@ pub(super) fn write_connection(
     location: &Location,
     durability: Durability,
     lock_wait: Duration,
+    room: &DiskRoom,
     vfs: Option<&str>,
 ) -> Result<(Connection, bool)> {
     let doing = format!("opening database '{location}'");
@@ -266,12 +263,23 @@ pub(super) fn write_connection(
             connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         }
         connection.pragma_update(None, "synchronous", synchronous)?;
-        connection.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES, |_| Ok(()))?;
-        connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_KEPT, |_| Ok(()))?;
+        connection.pragma_update_and_check(None, "wal_autocheckpoint", room.log_pages(), |_| Ok(()))?;
+        connection.pragma_update_and_check(None, "journal_size_limit", room.log_bytes_kept(), |_| Ok(()))?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         connection.pragma_update(None, "temp_store", "MEMORY")
     };
     set().map_err(failed)?;
+    if let Location::File(path) = location
+        && room.is_short()
+        && std::fs::metadata(owner::beside(path, "-wal")).is_ok_and(|log| log.len() > 0)
+    {
+        // The log may be what fills the disk, so that nothing can be written before it is empty. If that fails, a later commit does it.
+        connection.busy_timeout(LOG_WAIT).map_err(failed)?;
+        if let Err(error) = connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())) {
+            tracing::debug!(%error, "the log could not be emptied at the opening");
+        }
+        connection.busy_timeout(lock_wait).map_err(failed)?;
+    }
     if !is_new {
         reserved::check_names_of_views(&connection, &doing)?;
     }

@@ -1,5 +1,6 @@
 //! How to open an embedded store.
 
+use super::disk_room::Disk;
 use super::open::BUSY;
 use crate::core::Limits;
 use crate::id::IdSource;
@@ -7,8 +8,8 @@ use crate::protocol::work::TakenJob;
 use crate::store::url::{Durability, Location, SqliteUrl};
 use crate::store::{ActivityBoard, OpenOptions};
 use crate::time::Clock;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How to open an embedded store.
@@ -97,6 +98,8 @@ pub struct Fault {
     /// It strikes one operation only: for the others there is room.
     is_once: AtomicBool,
     strikes: AtomicU64,
+    /// The disk as it seems.
+    disk: Mutex<Option<Disk>>,
 }
 
 impl Fault {
@@ -122,6 +125,7 @@ impl Fault {
             is_disk,
             is_once: AtomicBool::new(false),
             strikes: AtomicU64::new(0),
+            disk: Mutex::new(None),
         }
     }
 
@@ -140,6 +144,15 @@ impl Fault {
     /// There is room again.
     pub fn make_room(&self) {
         self.left.store(u64::MAX, SeqCst);
+    }
+
+    /// The disk seems to have this size, and so many bytes free.
+    pub fn shrink(&self, size: i64, free: i64) {
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(Disk { size, free });
+    }
+
+    pub(super) fn disk_now(&self) -> Option<Disk> {
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many operations it has made fail.

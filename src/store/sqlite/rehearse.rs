@@ -53,12 +53,12 @@ impl Engine {
             if rehearsal.sender.is_closed() {
                 continue;
             }
-            let Rehearsal { script, form, statement, caller, sender } = rehearsal;
+            let Rehearsal { of, script, form, statement, caller, sender } = rehearsal;
             let ran = self.begin(write).and_then(|()| user_sql::rehearse(write, &script, form, statement, &caller));
             match ran {
                 Ok(done) => drop(sender.send(done)),
                 Err(failure) => {
-                    self.fail_batch(write, &mut Batch::default(), &failure);
+                    self.fail_batch(write, &mut Batch::default(), &failure, Some(of));
                     let _ = sender.send(Err(failure.duplicate()));
                     waiting.for_each(|rehearsal| drop(rehearsal.sender.send(Err(failure.duplicate()))));
                     return false;

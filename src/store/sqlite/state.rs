@@ -12,8 +12,8 @@ use super::parked::Parked;
 use super::script::{self, Done, Form, Position, SharedScript};
 use super::user_sql::{UserUnit, UserWork};
 use crate::catalog::Catalog;
-use crate::core::{CLOCK_SET_BACK_US, Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
-use crate::error::{Code, Error, Result};
+use crate::core::{CLOCK_SET_BACK_US, Core, Effects, GroupKey, Reply, Savepoint, Session, SessionId, Step};
+use crate::error::{Error, Result};
 use crate::protocol::work::{TakenJob, WorkVerb};
 use crate::protocol::{Unit, Verb};
 use crate::store::{ActivityBoard, QueueActivity, work_queue_on_board};
@@ -48,6 +48,8 @@ impl SqlCommit {
 
 /// A statement that an open transaction waits for.
 pub(super) struct Rehearsal {
+    /// The transaction.
+    pub(super) of: SessionId,
     pub(super) script: SharedScript,
     pub(super) form: Form,
     pub(super) statement: KnownStatement,
@@ -673,13 +675,13 @@ impl State {
         }
     }
 
-    /// Fails all pending work after a failed commit, so that no caller waits for ever.
-    pub(super) fn fail(&mut self, first: &Error) {
+    /// Fails all pending work after a failed commit, or a failed statement of an open transaction, so that no caller waits for ever.
+    pub(super) fn fail(&mut self, first: &Error, transaction: Option<SessionId>) {
         if self.failed.is_none() {
-            self.is_full = self.is_shared && first.code() == Code::STORE_FULL;
+            self.is_full = self.is_shared && super::failure::is_of_full_disk(first);
             if self.is_full {
                 // Not those that the failed batch was to finish: one of them may have filled the disk.
-                self.held_jobs = self.core.held_jobs(&self.effects.changes).into();
+                self.held_jobs = self.core.held_jobs(&self.effects.changes, transaction).into();
             }
             self.failed = Some(first.to_string());
         }

@@ -72,6 +72,7 @@ impl SqliteTx {
     /// Runs a verb in the core; if it meets a locked group, registers the wait.
     fn order(&mut self, verb: Verb) -> Result<(Next, Savepoint)> {
         let engine = &self.store.engine;
+        engine.disk.admit(std::slice::from_ref(&verb))?;
         let queue = match &verb {
             Verb::Receive { queue, .. } | Verb::GetConversationGroup { queue } => Some(queue.clone()),
             _ => None,
@@ -141,6 +142,7 @@ impl SqliteTx {
 
     /// Has the writer run a statement.
     async fn rehearse(&mut self, form: Form, statement: SqlStatement) -> Result<Done> {
+        let of = self.session()?.id();
         let script = self.script.get_or_insert_with(Script::shared).clone();
         let (sender, receiver) = oneshot::channel();
         let caller = Caller::default();
@@ -149,7 +151,7 @@ impl SqliteTx {
         let statement = KnownStatement::from(statement);
         {
             let mut state = engine.lock()?;
-            state.push_rehearsal(Rehearsal { script, form, statement, caller, sender });
+            state.push_rehearsal(Rehearsal { of, script, form, statement, caller, sender });
             engine.write_ordered(state);
         }
         let done = receiver.await.unwrap_or_else(|_| Err(engine.why_unanswered()));

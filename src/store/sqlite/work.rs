@@ -42,7 +42,7 @@ impl Writer<'_> {
                 let due_at = at.map(|at| at.0);
                 self.run(Write::FailJob, params![int(*job_id), *state as u8, due_at, &**last_error, failed_at.0])?;
             }
-            WorkChange::ReturnJob { job_id, attempts } => {
+            WorkChange::ReturnJob { job_id, attempts, .. } => {
                 self.run(Write::ReturnJob, params![int(*job_id), attempts])?;
             }
             WorkChange::ReadyJob { job_id } => drop(self.run(Write::ReadyJob, [int(*job_id)])?),

@@ -208,5 +208,5 @@ fn a_held_job_whose_store_met_a_full_disk_through_another_commit_goes_back_witho
         (9, JobState::Scheduled, 0),
     ];
     assert_eq!(found, after);
-    assert!(changes.contains(&Change::Work(WorkChange::ReturnJob { job_id: 1, attempts: 0 })), "{changes:?}");
+    assert!(changes.contains(&Change::Work(WorkChange::ReturnJob { job_id: 1, attempts: 0, token: 5 })), "{changes:?}");
 }

@@ -181,9 +181,15 @@ fn a_transaction_holds_its_jobs_until_its_commit_is_written() {
     let (_leased, _) = held(&mut memory, LEASE);
     let (rolled_back, _) = held(&mut memory, Hold::Transaction);
     let (committed, of_committed) = held(&mut memory, Hold::Transaction);
+    let (gives_way, of_the_one_that_gives_way) = held(&mut memory, Hold::Transaction);
+    let (guilty, _) = held(&mut memory, Hold::Transaction);
     memory.rollback(rolled_back, NOW);
     let mut unwritten = Effects::default();
     memory.core.commit(committed, NOW, &mut unwritten);
-    assert_eq!(memory.core.held_jobs(&unwritten.changes), [of_open, of_committed]);
-    assert_eq!(memory.core.held_jobs(&[]), [of_open], "of one that is written nothing is held");
+    memory.core.give_way(gives_way, &mut unwritten);
+    let but_of_guilty = Some(guilty.id());
+    let held_now = memory.core.held_jobs(&unwritten.changes, but_of_guilty);
+    assert_eq!(held_now, [of_open, of_committed, of_the_one_that_gives_way]);
+    assert_eq!(memory.core.held_jobs(&[], but_of_guilty), [of_open], "of one that is written nothing is held");
+    assert_eq!(memory.core.held_jobs(&[], None).len(), 2, "the statements of none of them met the disk");
 }

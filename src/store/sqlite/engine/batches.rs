@@ -1,6 +1,7 @@
 //! Batches: how one is filled, written, synced and answered, and what happens when a write fails.
 
 use super::Engine;
+use crate::core::SessionId;
 use crate::error::{Code, Error, Result};
 use crate::protocol::work::TakenJob;
 use crate::store::sqlite::batch::{Batch, Slot, Slots, WriteSide, note_dropped, writing};
@@ -53,9 +54,12 @@ impl Engine {
         match filled.and_then(|()| write.commit(&mut batch)) {
             Ok(sync) => {
                 self.note_times(sync, started.elapsed());
+                if sync.is_some() && self.disk.is_short() {
+                    self.disk.measure(&write.connection);
+                }
                 self.finish_batch(&mut batch, by_writer);
             }
-            Err(failure) => self.fail_batch(write, &mut batch, &failure),
+            Err(failure) => self.fail_batch(write, &mut batch, &failure, None),
         }
         write.spare = batch;
     }
@@ -91,6 +95,7 @@ impl Engine {
             return Ok(());
         }
         write.file_checked = now;
+        self.disk.measure(&write.connection);
         let Some(deleted) = self.deleted() else { return Ok(()) };
         // The log may have the name of the file that is there now, which would be read with it. All that was acknowledged goes into
         // this one, which may have got another name.
@@ -362,13 +367,19 @@ impl Engine {
     }
 
     /// After a failed write memory cannot be rolled back, so the store takes no more work: opening the file again gives
-    /// exactly the acknowledged state.
-    pub(in crate::store::sqlite) fn fail_batch(&self, write: &WriteSide, batch: &mut Batch, failure: &Error) {
+    /// exactly the acknowledged state. It may have been a statement of an open transaction.
+    pub(in crate::store::sqlite) fn fail_batch(
+        &self,
+        write: &WriteSide,
+        batch: &mut Batch,
+        failure: &Error,
+        transaction: Option<SessionId>,
+    ) {
         write.roll_back();
         // Marked first, so that a caller that gets the failure finds the store poisoned.
         let mut state = self.lock_even_failed();
         let is_first = state.failed.is_none();
-        state.fail(failure);
+        state.fail(failure, transaction);
         let is_full = state.is_full;
         // Under the lock: else the store had ended for a moment, and `work run` with it.
         self.is_full.store(is_full, SeqCst);

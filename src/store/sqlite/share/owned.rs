@@ -100,7 +100,9 @@ impl OwnedStore {
 
     /// Notes the error of an answer: a store that has failed is given up.
     pub(super) fn note_error(&self, error: &Error) {
-        if [Code::STORE_POISONED, Code::STORE_CHANGED, Code::STORE_IO, Code::STORE_FULL].contains(&error.code()) {
+        const OF_THE_STORE: [Code; 5] =
+            [Code::STORE_POISONED, Code::STORE_CHANGED, Code::STORE_IO, Code::STORE_FULL, Code::COMMIT_UNKNOWN];
+        if OF_THE_STORE.contains(&error.code()) {
             self.note_failure();
         }
     }

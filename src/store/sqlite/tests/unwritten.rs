@@ -500,7 +500,7 @@ async fn a_verb_that_waits_for_sql_ends_with_the_store() {
         let _held = store.engine.write.lock().unwrap();
         free_with_sql(&store, handle);
         assert_pending(&mut sent);
-        store.engine.lock_even_failed().fail(&Error::closed());
+        store.engine.lock_even_failed().fail(&Error::closed(), None);
     }
     assert_eq!(sent.await.unwrap_err().code(), Code::STORE_POISONED);
 }

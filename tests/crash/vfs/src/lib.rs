@@ -80,6 +80,8 @@ struct State {
     fault: Fault,
     has_struck: bool,
     has_power: bool,
+    /// The most regions that the index of a log may have.
+    index_regions: Option<c_int>,
 }
 
 /// The disk under one folder.
@@ -90,11 +92,23 @@ impl Disk {
     /// A disk under this folder, which strikes at the `nth` operation, counted from 1.
     pub fn under(folder: &Path, fault: Fault, nth: u64) -> Self {
         register();
-        let state =
-            State { files: HashMap::new(), operations: 0, strikes_at: nth, fault, has_struck: false, has_power: true };
+        let state = State {
+            files: HashMap::new(),
+            operations: 0,
+            strikes_at: nth,
+            fault,
+            has_struck: false,
+            has_power: true,
+            index_regions: None,
+        };
         let disk = Self(Arc::new(Mutex::new(state)));
         lock(&DISKS).push((folder.canonicalize().expect("the folder is there"), disk.clone()));
         disk
+    }
+
+    /// From now on the disk has no room for more than so many regions of 32 KB of the index of a log; `None` is all the room.
+    pub fn limit_index(&self, regions: Option<c_int>) {
+        lock(&self.0).index_regions = regions;
     }
 
     /// Whether the chosen operation was reached.
@@ -266,6 +280,7 @@ unsafe extern "C" fn open(
         ours.xWrite = Some(write);
         ours.xTruncate = Some(truncate);
         ours.xSync = Some(sync);
+        ours.xShmMap = Some(shm_map);
         ours.xClose = Some(close);
         let ours = Box::into_raw(Box::new(ours));
         (*file).pMethods = ours;
@@ -334,6 +349,23 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     let (path, disk, _) = known(file);
     let _ = flags;
     disk.operate(&path, None, ffi::SQLITE_IOERR_FSYNC).unwrap_or(ffi::SQLITE_OK)
+}
+
+unsafe extern "C" fn shm_map(
+    file: *mut ffi::sqlite3_file,
+    region: c_int,
+    bytes: c_int,
+    extends: c_int,
+    mapped: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the arguments are SQLite's; the method is the one that the system gave for this file.
+    unsafe {
+        let (_, disk, system) = known(file);
+        if extends != 0 && lock(&disk.0).index_regions.is_some_and(|most| region >= most) {
+            return ffi::SQLITE_IOERR_SHMSIZE;
+        }
+        (*system).xShmMap.map_or(ffi::SQLITE_IOERR_SHMMAP, |map| map(file, region, bytes, extends, mapped))
+    }
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {

@@ -1,7 +1,8 @@
 //! The disk of the process that owns the file is full: it opens the file again when it can.
 
 use super::*;
-use crate::protocol::work::Hold;
+use crate::protocol::OutgoingMessage;
+use crate::protocol::work::{AfterFailure, Hold, WorkVerb};
 use crate::store::sqlite::Fault;
 use crate::store::sqlite::tests::jobs::{push, take};
 use std::collections::BTreeMap;
@@ -14,11 +15,16 @@ fn send(handle: ConversationHandle, text: &str) -> Verb {
 /// A store on a disk that can be filled, with a dialog.
 async fn opened(folder: &Path) -> (Arc<Fault>, Arc<SharedStore>, ConversationHandle) {
     let disk = Fault::disk();
+    let (store, handle) = opened_on(&disk, folder).await;
+    (disk, store, handle)
+}
+
+async fn opened_on(disk: &Arc<Fault>, folder: &Path) -> (Arc<SharedStore>, ConversationHandle) {
     let options = SqliteOptions { fault: Some(disk.clone()), ..options(folder) };
     let store = SharedStore::open(options).unwrap();
     store.submit(vec![definitions(SERVICES)]).await.unwrap();
     let Outcome::Began { handle, .. } = store.submit(vec![dialog()]).await.unwrap()[0] else { panic!("no dialog") };
-    (disk, store, handle)
+    (store, handle)
 }
 
 async fn bodies(store: &SharedStore) -> Vec<String> {
@@ -154,4 +160,80 @@ async fn a_full_disk_is_a_failed_attempt_of_the_jobs_whose_commit_met_it_and_of_
             attempts.retain(|_, attempts| *attempts < 2);
         }
     }
+}
+
+/// A job whose transaction fills the disk by a statement would be taken for ever.
+#[tokio::test]
+async fn a_statement_that_meets_a_full_disk_is_a_failed_attempt_of_the_jobs_of_its_transaction() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, store, _) = opened(folder.path()).await;
+    store.submit(vec![definitions("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0")]).await.unwrap();
+    store.run_sql(statement_of("create table t (n integer)")).await.unwrap();
+    store.submit(vec![push(None), push(None)]).await.unwrap();
+    let (mut guilty, mut other) =
+        (store.begin(Seen::always()).await.unwrap(), store.begin(Seen::always()).await.unwrap());
+    assert_eq!((held(&mut guilty).await, held(&mut other).await), ((1, 1), (2, 1)));
+    disk.fill();
+    let error = guilty.sql(statement_of("insert into t values (1)")).await.unwrap_err();
+    assert!([Code::STORE_FULL, Code::OWNER_GONE].contains(&error.code()), "{error}");
+    disk.make_room();
+    assert_eq!(other.commit().await.unwrap_err().code(), Code::OWNER_GONE);
+    while store.submit(Vec::new()).await.is_err() {}
+    let mut again = store.begin(Seen::always()).await.unwrap();
+    let attempts = BTreeMap::from([held(&mut again).await, held(&mut again).await]);
+    let of_guilty = if error.code() == Code::STORE_FULL { 2 } else { 1 };
+    assert_eq!(attempts, BTreeMap::from([(1, of_guilty), (2, 1)]), "{error}");
+}
+
+/// A file that fills its disk could not be emptied.
+#[tokio::test]
+async fn an_almost_full_disk_refuses_what_adds_to_it_and_lets_the_rest_go_on() {
+    let _limit = crate::testing::limit();
+    const MB: i64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Fault::disk();
+    disk.shrink(1024 * MB, 100 * MB);
+    let (store, handle) = opened_on(&disk, folder.path()).await;
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    store.submit(vec![definitions("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0")]).await.unwrap();
+    for _ in 0..4 {
+        guest.submit(vec![send(handle, "before"), push(None)]).await.unwrap();
+    }
+    disk.shrink(1024 * MB, 20 * MB);
+    // It is measured after each batch.
+    store.run_sql(statement_of("create table t (n integer)")).await.unwrap();
+    let each = Verb::SendEach(vec![OutgoingMessage { handle, message_type: None, body: None, trace: None }]);
+    for store in [&store, &guest] {
+        for refused in [send(handle, "never"), push(None), each.clone()] {
+            let error = store.submit(vec![refused.clone()]).await.unwrap_err();
+            assert_eq!(error.code(), Code::STORE_FULL, "{error}");
+            assert!(error.message().contains("KB, and 0 KB are left beside the 32000 KB"), "{error}");
+            let unit_id = uuid::Uuid::new_v4();
+            let error = store.submit_once(unit_id, vec![refused.clone()]).await.unwrap_err();
+            assert_eq!(error.code(), Code::STORE_FULL, "{error}");
+            assert!(!store.unit_happened(unit_id).await.unwrap());
+            let mut tx = store.begin(Seen::always()).await.unwrap();
+            assert_eq!(tx.execute(refused).await.unwrap_err().code(), Code::STORE_FULL);
+            tx.commit().await.unwrap();
+        }
+        // A transaction goes on after it.
+        let mut tx = store.begin(Seen::always()).await.unwrap();
+        assert_eq!(tx.execute(push(None)).await.unwrap_err().code(), Code::STORE_FULL);
+        let Outcome::Jobs(jobs) = tx.execute(take(Hold::Transaction)).await.unwrap() else { panic!("no jobs") };
+        let done = WorkVerb::Complete { taken: jobs[0].taken, result: None };
+        tx.execute(Verb::Work(done)).await.unwrap();
+        tx.commit().await.unwrap();
+        let Outcome::Jobs(jobs) = store.submit(vec![take(Hold::Lease(None))]).await.unwrap().remove(0) else {
+            panic!("no jobs")
+        };
+        let failed = WorkVerb::Fail { taken: jobs[0].taken, reason: "x".into(), then: AfterFailure::Dead };
+        store.submit(vec![Verb::Work(failed)]).await.unwrap();
+        assert!(store.ended().is_none());
+    }
+    assert!(store.is_owner(), "it has not failed");
+    assert_eq!(bodies(&store).await, ["before"; 4]);
+    disk.shrink(1024 * MB, 1024 * MB);
+    guest.submit(vec![send(handle, "after")]).await.unwrap();
+    assert_eq!(bodies(&guest).await, ["after"]);
 }
