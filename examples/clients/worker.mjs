@@ -40,7 +40,8 @@ for (;;) {
     for (const { conversation_handle: handle, message_type_name: kind, message_body: body } of rows) {
       if (!/\/(EndDialog|Error)$/.test(kind)) await handleOrder(handle, body);
     }
-    // After all their messages, and once for each: a SEND or a second END would be refused behind it.
+    // After all their messages, and once for each: a SEND or a second END would be refused behind it. An order has a
+    // conversation of its own: END erases what has not been received, so with more orders END on EndDialog and Error only.
     for (const handle of new Set(rows.map((row) => row.conversation_handle))) {
       await work.query("SELECT dialoq.end_conversation($1)", [handle]);
     }

@@ -33,7 +33,8 @@ def main(queue, until_empty):
                 for _, handle, kind, body in messages:
                     if not kind.endswith(("/EndDialog", "/Error")):
                         handle_order(work, handle, body)
-                # After all their messages, and once for each: a SEND or a second END would be refused behind it.
+                # After all their messages, and once for each: a SEND or a second END would be refused behind it. An order has a
+                # conversation of its own: END erases what has not been received, so with more orders END on EndDialog and Error only.
                 for handle in {handle for _, handle, _, _ in messages}:
                     work.execute("SELECT dialoq.end_conversation(%s)", [handle])
                 work.execute("SELECT dialoq.commit_attempt(%s)", [attempt])

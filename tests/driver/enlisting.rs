@@ -257,6 +257,48 @@ pub(crate) fn other_processes_are_notified_of_an_enlisted_send(store: Store) {
     });
 }
 
+/// The notifications that come until one of its own.
+async fn notifications(client: &Client, arrived: &mut tokio::sync::mpsc::UnboundedReceiver<String>) -> Vec<String> {
+    client.batch_execute("SELECT pg_notify('dialoq', 'z:0')").await.unwrap();
+    let mut payloads = Vec::new();
+    loop {
+        match arrived.recv().await.unwrap() {
+            last if last == "z:0" => return payloads,
+            payload => payloads.push(payload),
+        }
+    }
+}
+
+pub(crate) fn a_session_may_send_its_notices_itself(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let (listener, mut connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        let (sender, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+                if let tokio_postgres::AsyncMessage::Notification(notification) = message {
+                    let _ = sender.send(notification.payload().to_owned());
+                }
+            }
+        });
+        listener.batch_execute("LISTEN dialoq").await.unwrap();
+        let push = async || {
+            let row = client.query_one("SELECT notices FROM dialoq.push_job('w')", &[]).await.unwrap();
+            row.get::<_, String>(0)
+        };
+        client.batch_execute("SET dialoq.notify = 'off'").await.unwrap();
+        notifications(&client, &mut arrived).await;
+        let notices = push().await;
+        assert!(notices.starts_with("q:"), "{notices}");
+        assert!(!notifications(&client, &mut arrived).await.contains(&notices), "it keeps them");
+        client.execute("SELECT dialoq.notify_processes($1)", &[&notices]).await.unwrap();
+        assert!(notifications(&client, &mut arrived).await.contains(&notices));
+        client.batch_execute("RESET dialoq.notify").await.unwrap();
+        let notices = push().await;
+        assert!(notifications(&client, &mut arrived).await.contains(&notices), "the verb sends them");
+    });
+}
+
 pub(crate) fn messages_are_back_after_a_rollback(store: Store) {
     // DIFFERENCE(rollbacks-by-clients): Dialoq does not see how the user's own transaction ends.
     on(store, |broker, mut client, _| async move {

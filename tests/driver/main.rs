@@ -90,6 +90,7 @@ fn main() -> ExitCode {
             calls_whose_callers_leave_while_they_wait_for_a_group_are_not_done;
         Postgres enlisting: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_are_notified_of_an_enlisted_send
+            a_session_may_send_its_notices_itself
             a_verb_whose_answer_is_lost_is_unknown_only_without_a_transaction
             a_verb_on_a_connection_that_has_ended_has_not_happened
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take

@@ -14,6 +14,12 @@ LANGUAGE sql AS $$
         ELSE false END
 $$;
 
+-- Whether a session of plain SQL sends its notices itself, after its commits: it has SET dialoq.notify = 'off'.
+CREATE OR REPLACE FUNCTION dialoq.keeps_notices() RETURNS boolean
+LANGUAGE sql AS $$
+    SELECT coalesce(current_setting('dialoq.notify', true), '') IN ('off', 'false', 'no', '0')
+$$;
+
 -- Sends notices to other processes, in pieces that NOTIFY can carry.
 CREATE OR REPLACE FUNCTION dialoq.send_notices(p_notices text) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -29,7 +35,7 @@ BEGIN
     PERFORM pg_notify('dialoq', v_rest);
 END $$;
 
--- Each notice once. Sends them in this transaction, unless the caller is a client of Dialoq, which sends them after its commit.
+-- Each notice once. Sends them in this transaction, unless the caller is a client of Dialoq or keeps them, and sends them after its commit.
 CREATE OR REPLACE FUNCTION dialoq.publish_notices(p_notices text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -39,7 +45,7 @@ BEGIN
         SELECT string_agg(DISTINCT w.notice, ' ') INTO v_notices
         FROM unnest(string_to_array(v_notices, ' ')) AS w (notice) WHERE w.notice <> '';
     END IF;
-    IF v_notices IS NOT NULL AND NOT dialoq.is_client_call() THEN
+    IF v_notices IS NOT NULL AND NOT dialoq.is_client_call() AND NOT dialoq.keeps_notices() THEN
         PERFORM dialoq.send_notices(v_notices);
     END IF;
     RETURN v_notices;

@@ -9,7 +9,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     -- A notice does not outlive a fall of the server anyway. A sync would keep the connection from claims, and the lock of the whole
     -- server from other notices.
-    IF dialoq.is_client_call() THEN
+    IF dialoq.is_client_call() OR dialoq.keeps_notices() THEN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     IF p_notices !~ '^[a-z](:[0-9A-Za-z-]{1,40})?( [a-z](:[0-9A-Za-z-]{1,40})?)*$' THEN
