@@ -383,3 +383,16 @@ async fn many_tasks_share_a_transaction() {
     }
     Arc::try_unwrap(tx).ok().unwrap().commit().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_deadlock_is_reported_by_calls_that_are_polled() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    store.refuse_next(Code::DEADLOCK);
+    let first = kept(&store, tx.send(NOWHERE, "type", "x"));
+    let second = kept(&store, tx.send(NOWHERE, "type", "x"));
+    store.gate.add_permits(10);
+    assert_eq!(tx.savepoint("s").await.unwrap_err().code(), Code::DEADLOCK, "no caller has got it");
+    drop((first, second));
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+}

@@ -58,7 +58,7 @@ pub(super) struct Turns {
 
 struct Waited {
     turn: u64,
-    done: Result<Done>,
+    done: Done,
     /// The record of the transaction has it too, for the case that its caller goes away.
     is_recorded: bool,
 }
@@ -79,11 +79,12 @@ impl State {
                 if is_recorded {
                     self.record_of_all(|record| record.forget_result_of(turn));
                 }
-                let is_deadlock = done.as_ref().is_ok_and(|done| done.error().is_some_and(is_deadlock));
-                if let Some(deadlock) = self.deadlock.as_mut().filter(|_| is_deadlock) {
+                if done.error().is_some_and(is_deadlock)
+                    && let Some(deadlock) = &mut self.deadlock
+                {
                     deadlock.is_reported = true;
                 }
-                return Poll::Ready(done);
+                return Poll::Ready(Ok(done));
             }
             if self.is_busy() {
                 match self.poll_step(Some(turn), context) {
@@ -92,21 +93,19 @@ impl State {
                 }
                 continue;
             }
+            let Step::Idle(session) = std::mem::replace(&mut self.step, Step::Ended) else {
+                // Each call hears of it when it is polled: an error that is given to a call that is kept may reach no caller.
+                self.turns.waiting.retain(|(waiting, _)| *waiting != turn);
+                return Poll::Ready(Err(self.ended()));
+            };
             let (next, call) = self.turns.waiting.pop_front().expect("this call waits");
-            match std::mem::replace(&mut self.step, Step::Ended) {
-                Step::Idle(session) => match self.abandoned_for(&call) {
-                    Some(done) => {
-                        self.step = Step::Idle(session);
-                        self.give(next, done, Some(turn));
-                        wakers.wake_other(Some(next), turn);
-                    }
-                    None => self.step = Step::Busy { running: Box::pin(call.run(session)), owner: Some(next) },
-                },
-                Step::Busy { .. } | Step::Ended => {
-                    let done = Err(self.ended());
-                    self.turns.results.push(Waited { turn: next, done, is_recorded: false });
+            match self.abandoned_for(&call) {
+                Some(done) => {
+                    self.step = Step::Idle(session);
+                    self.give(next, done, Some(turn));
                     wakers.wake_other(Some(next), turn);
                 }
+                None => self.step = Step::Busy { running: Box::pin(call.run(session)), owner: Some(next) },
             }
         }
     }
@@ -151,7 +150,7 @@ impl State {
     /// was at this time: a savepoint that is set before that has it too.
     fn give(&mut self, owner: u64, done: Done, polling: Option<u64>) {
         let is_recorded = polling != Some(owner) && self.deadlock.is_none() && self.record.keep_result_of(owner, &done);
-        self.turns.results.push(Waited { turn: owner, done: Ok(done), is_recorded });
+        self.turns.results.push(Waited { turn: owner, done, is_recorded });
     }
 
     /// A caller goes away before it has its result.
@@ -164,10 +163,10 @@ impl State {
         }
         if let Some(place) = self.turns.results.iter().position(|waited| waited.turn == turn) {
             let Waited { done, is_recorded, .. } = self.turns.results.swap_remove(place);
-            match done {
-                _ if is_recorded => self.record_of_all(|record| record.abandon_result_of(turn)),
-                Ok(done) => self.abandon(done),
-                Err(_) => {}
+            if is_recorded {
+                self.record_of_all(|record| record.abandon_result_of(turn));
+            } else {
+                self.abandon(done);
             }
         }
     }
