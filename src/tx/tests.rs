@@ -396,3 +396,39 @@ async fn a_deadlock_is_reported_by_calls_that_are_polled() {
     drop((first, second));
     assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
 }
+
+/// A waker that remembers that it was called.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_a_call_that_another_one_drives_ends_the_others() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    let wakes = [(); 2].map(|()| Arc::<Woken>::default());
+    let mut under_way = kept(&store, tx.send(NOWHERE, "type", "x"));
+    let mut waiting = kept(&store, tx.send(NOWHERE, "type", "x"));
+    for (woken, call) in wakes.iter().zip([&mut under_way, &mut waiting]) {
+        assert!(call.as_mut().poll(&mut Context::from_waker(&woken.clone().into())).is_pending());
+    }
+    // The played store panics then.
+    store.gate.close();
+    for woken in &wakes {
+        woken.0.store(false, Relaxed);
+    }
+    let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let mut driving = pin!(tx.savepoint("s"));
+        let _ = poll_once(driving.as_mut());
+    }));
+    assert!(driven.is_err());
+    assert!(wakes.iter().all(|woken| woken.0.load(Relaxed)), "both have to hear of it");
+    assert_eq!(under_way.await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    assert_eq!(waiting.await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+}

@@ -9,6 +9,7 @@ use crate::protocol::Verb;
 use crate::store::SqlStatement;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -130,12 +131,17 @@ impl State {
         let Step::Busy { mut running, owner } = std::mem::replace(&mut self.step, Step::Ended) else {
             return Poll::Ready(None);
         };
-        match running.as_mut().poll(context) {
-            Poll::Pending => {
+        match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
+            Err(panic) => {
+                // The others would wait for ever.
+                context.waker().wake_by_ref();
+                resume_unwind(panic)
+            }
+            Ok(Poll::Pending) => {
                 self.step = Step::Busy { running, owner };
                 Poll::Pending
             }
-            Poll::Ready((session, done)) => {
+            Ok(Poll::Ready((session, done))) => {
                 self.note(session, &done);
                 match owner {
                     Some(owner) => self.give(owner, done, polling),
