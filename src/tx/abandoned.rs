@@ -35,18 +35,19 @@ impl Tx {
 }
 
 impl State {
-    /// What an earlier verb took for a caller that went away, if this call may receive it.
-    pub(super) fn abandoned_for(&mut self, call: &Call) -> Option<Done> {
+    /// What an earlier verb took for a caller that went away, if this call may receive it, and the place that it had.
+    pub(super) fn abandoned_for(&mut self, call: &Call) -> Option<(usize, Done)> {
         let Call::Verb(verb) = call else { return None };
-        let outcome = self.take_abandoned(verb)?;
-        Some(Done::Verb(VerbEffect::Receives(verb.clone()), Ok(outcome)))
+        let (place, outcome) = self.take_abandoned(verb)?;
+        Some((place, Done::Verb(VerbEffect::Receives(verb.clone()), Ok(outcome))))
     }
 
-    fn take_abandoned(&mut self, verb: &Verb) -> Option<Outcome> {
+    fn take_abandoned(&mut self, verb: &Verb) -> Option<(usize, Outcome)> {
         let abandoned = &mut self.record.abandoned;
         if let Verb::Receive { queue, top, from } = verb {
             let most = top.map_or(usize::MAX, |top| usize::try_from(top).unwrap_or(usize::MAX));
-            return take_messages(abandoned, queue, most, *from).map(Outcome::Received);
+            let (place, messages) = take_messages(abandoned, queue, most, *from)?;
+            return Some((place, Outcome::Received(messages)));
         }
         let is_alike =
             |abandoned: &AbandonedResult| abandoned.owner.is_none() && takes_from_same(&abandoned.verb, verb);
@@ -55,24 +56,26 @@ impl State {
             Verb::Work(WorkVerb::Take(take)) => usize::try_from(take.count).unwrap_or(usize::MAX),
             _ => usize::MAX,
         };
-        match &mut abandoned[place].outcome {
+        let outcome = match &mut abandoned[place].outcome {
             Outcome::Jobs(jobs) if jobs.len() > most => {
                 let rest = jobs.split_off(most);
-                Some(Outcome::Jobs(std::mem::replace(jobs, rest)))
+                Outcome::Jobs(std::mem::replace(jobs, rest))
             }
-            _ => Some(abandoned.remove(place).outcome),
-        }
+            _ => abandoned.remove(place).outcome,
+        };
+        Some((place, outcome))
     }
 }
 
 impl Record {
-    /// Keeps the result of a caller that is there and is not polled now, if there is something to keep.
-    pub(super) fn keep_result_of(&mut self, owner: u64, done: &Done) -> bool {
+    /// Keeps the result of a caller that is there and is not polled now, if there is something to keep. Messages that come from an
+    /// abandoned result stay before the rest of it: it has the later messages of their conversation.
+    pub(super) fn keep_result_of(&mut self, owner: u64, done: &Done, place: usize) -> bool {
         if let Done::Verb(VerbEffect::Receives(verb), Ok(outcome)) = done
             && holds_something(outcome)
         {
             let (verb, outcome) = (verb.clone(), outcome.clone());
-            self.abandoned.push(AbandonedResult { verb, outcome, owner: Some(owner) });
+            self.abandoned.insert(place, AbandonedResult { verb, outcome, owner: Some(owner) });
             return true;
         }
         let failure = done.failure();
@@ -117,7 +120,7 @@ fn take_messages(
     queue: &str,
     most: usize,
     from: ReceiveFrom,
-) -> Option<Vec<Message>> {
+) -> Option<(usize, Vec<Message>)> {
     for place in 0..abandoned.len() {
         let AbandonedResult {
             verb: Verb::Receive { queue: of, from: here, .. },
@@ -144,7 +147,7 @@ fn take_messages(
             abandoned.remove(place);
         }
         if !taken.is_empty() {
-            return Some(taken);
+            return Some((place, taken));
         }
     }
     None

@@ -432,3 +432,19 @@ async fn a_panic_of_a_call_that_another_one_drives_ends_the_others() {
     assert_eq!(waiting.await.unwrap_err().code(), Code::TRANSACTION_ENDED);
     assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
 }
+
+#[tokio::test]
+async fn abandoned_messages_that_a_kept_receive_got_and_left_are_first_again() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    let first = kept(&store, tx.receive("q"));
+    let second = kept(&store, tx.receive("q").top(1));
+    drop(first);
+    store.gate.add_permits(10);
+    tx.savepoint("s").await.unwrap();
+    drop(second);
+    for expected in ["a", "b"] {
+        assert_eq!(tx.receive("q").top(1).await.unwrap().unwrap().first().text().unwrap(), expected);
+    }
+    tx.commit().await.unwrap();
+}

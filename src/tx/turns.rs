@@ -101,9 +101,9 @@ impl State {
             };
             let (next, call) = self.turns.waiting.pop_front().expect("this call waits");
             match self.abandoned_for(&call) {
-                Some(done) => {
+                Some((place, done)) => {
                     self.step = Step::Idle(session);
-                    self.give(next, done, Some(turn));
+                    self.give(next, done, Some(turn), place);
                     wakers.wake_other(Some(next), turn);
                 }
                 None => self.step = Step::Busy { running: Box::pin(call.run(session)), owner: Some(next) },
@@ -144,7 +144,7 @@ impl State {
             Ok(Poll::Ready((session, done))) => {
                 self.note(session, &done);
                 match owner {
-                    Some(owner) => self.give(owner, done, polling),
+                    Some(owner) => self.give(owner, done, polling, self.record.abandoned.len()),
                     None => self.abandon(done),
                 }
                 Poll::Ready(owner)
@@ -153,9 +153,10 @@ impl State {
     }
 
     /// Keeps a result until its caller is polled, which may be now. A caller that goes away instead leaves it to the transaction, as it
-    /// was at this time: a savepoint that is set before that has it too.
-    fn give(&mut self, owner: u64, done: Done, polling: Option<u64>) {
-        let is_recorded = polling != Some(owner) && self.deadlock.is_none() && self.record.keep_result_of(owner, &done);
+    /// was at this time: a savepoint that is set before that has it too. `place` is its place among the abandoned results.
+    fn give(&mut self, owner: u64, done: Done, polling: Option<u64>, place: usize) {
+        let is_recorded =
+            polling != Some(owner) && self.deadlock.is_none() && self.record.keep_result_of(owner, &done, place);
         self.turns.results.push(Waited { turn: owner, done, is_recorded });
     }
 
