@@ -293,9 +293,10 @@ impl Future for Turn<'_> {
         if result.is_ready() {
             self.place = Place::Done;
             tx.wakers.leave(turn);
-            let is_next = !state.turns.waiting.is_empty();
+            let is_busy = state.is_busy();
             drop(state);
-            if is_next {
+            // The step under way wakes the others; without one, they begin, or have waited for its end.
+            if !is_busy {
                 tx.waker.wake_by_ref();
             }
         }
