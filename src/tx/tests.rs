@@ -496,7 +496,7 @@ impl Dice {
 fn asked(tx: &Tx, kind: usize, id: usize) -> Asked<'_> {
     Box::pin(async move {
         match kind {
-            0 => drop(tx.send(NOWHERE, id.to_string(), "x").await.unwrap()),
+            0 => tx.send(NOWHERE, id.to_string(), "x").await.unwrap(),
             1 => drop(tx.has_ended(NOWHERE).await),
             _ => return tx.receive("q").top(1).await.unwrap().map(|batch| batch.first().text().unwrap().into_owned()),
         }
@@ -591,4 +591,29 @@ async fn random_schedules_of_calls_end() {
     for seed in 0..3000 {
         tokio::task::unconstrained(run_schedule(seed)).await;
     }
+}
+
+/// The waker of a task that only its wakers know: the task goes with the last of them.
+struct Owner(#[expect(dead_code, reason = "it is dropped")] Mutex<Option<BoxFuture<'static, ()>>>);
+
+impl std::task::Wake for Owner {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[tokio::test]
+async fn a_waker_that_goes_may_drop_another_call() {
+    let _limit = crate::testing::limit();
+    let (store, tx) = begun().await;
+    let tx = Arc::new(tx);
+    let mut first = kept(&store, tx.send(NOWHERE, "type", "x"));
+    let owned = tx.clone();
+    let mut second: BoxFuture<'static, ()> = Box::pin(async move { owned.savepoint("s").await.unwrap() });
+    assert!(poll_once(second.as_mut()).is_pending());
+    let waker: Waker = Arc::new(Owner(Mutex::new(Some(second)))).into();
+    assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    // The second call goes with the waker that is replaced now.
+    assert!(poll_once(first.as_mut()).is_pending());
+    store.gate.add_permits(10);
+    first.await.unwrap();
 }

@@ -8,11 +8,11 @@ use crate::error::Result;
 use crate::protocol::Verb;
 use crate::store::SqlStatement;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use uuid::Uuid;
 
 /// What a call asks of the session.
@@ -49,16 +49,17 @@ impl Call {
     }
 }
 
-/// The calls that have begun to wait, and the results that their callers have not got yet.
+/// The calls that have begun to wait, and the results that their callers have not got yet, by their turns.
 #[derive(Default)]
 pub(super) struct Turns {
-    waiting: VecDeque<(u64, Call)>,
-    results: Vec<Waited>,
+    waiting: BTreeMap<u64, Call>,
+    results: BTreeMap<u64, Waited>,
+    /// Those that got their results by polls of others, and are to be woken.
+    given: Vec<u64>,
     last: u64,
 }
 
 struct Waited {
-    turn: u64,
     done: Done,
     /// The record of the transaction has it too, for the case that its caller goes away.
     is_recorded: bool,
@@ -73,10 +74,9 @@ impl Turns {
 
 impl State {
     /// Drives the transaction until this call has its result.
-    fn result_of(&mut self, turn: u64, wakers: &Wakers, context: &mut Context<'_>) -> Poll<Result<Done>> {
+    fn result_of(&mut self, turn: u64, context: &mut Context<'_>) -> Poll<Result<Done>> {
         loop {
-            if let Some(place) = self.turns.results.iter().position(|waited| waited.turn == turn) {
-                let Waited { done, is_recorded, .. } = self.turns.results.swap_remove(place);
+            if let Some(Waited { done, is_recorded }) = self.turns.results.remove(&turn) {
                 if is_recorded {
                     self.record_of_all(|record| record.forget_result_of(turn));
                 }
@@ -88,23 +88,19 @@ impl State {
                 return Poll::Ready(Ok(done));
             }
             if self.is_busy() {
-                match self.poll_step(Some(turn), context) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(owner) => wakers.wake_other(owner, turn),
-                }
+                ready!(self.poll_step(Some(turn), context));
                 continue;
             }
             let Step::Idle(session) = std::mem::replace(&mut self.step, Step::Ended) else {
                 // Each call hears of it when it is polled: an error that is given to a call that is kept may reach no caller.
-                self.turns.waiting.retain(|(waiting, _)| *waiting != turn);
+                self.turns.waiting.remove(&turn);
                 return Poll::Ready(Err(self.ended()));
             };
-            let (next, call) = self.turns.waiting.pop_front().expect("this call waits");
+            let (next, call) = self.turns.waiting.pop_first().expect("this call waits");
             match self.abandoned_for(&call) {
                 Some((place, done)) => {
                     self.step = Step::Idle(session);
                     self.give(next, done, Some(turn), place);
-                    wakers.wake_other(Some(next), turn);
                 }
                 None => self.step = Step::Busy { running: Box::pin(call.run(session)), owner: Some(next) },
             }
@@ -125,11 +121,11 @@ impl State {
         Poll::Ready(())
     }
 
-    /// Drives the step under way once. Gives its owner when it is done. `polling` is the call that drives it.
-    fn poll_step(&mut self, polling: Option<u64>, context: &mut Context<'_>) -> Poll<Option<u64>> {
+    /// Drives the step under way once. `polling` is the call that drives it.
+    fn poll_step(&mut self, polling: Option<u64>, context: &mut Context<'_>) -> Poll<()> {
         // It is not there meanwhile: after a panic the transaction has ended.
         let Step::Busy { mut running, owner } = std::mem::replace(&mut self.step, Step::Ended) else {
-            return Poll::Ready(None);
+            return Poll::Ready(());
         };
         match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(context))) {
             Err(panic) => {
@@ -147,7 +143,7 @@ impl State {
                     Some(owner) => self.give(owner, done, polling, self.record.abandoned.len()),
                     None => self.abandon(done),
                 }
-                Poll::Ready(owner)
+                Poll::Ready(())
             }
         }
     }
@@ -157,19 +153,21 @@ impl State {
     fn give(&mut self, owner: u64, done: Done, polling: Option<u64>, place: usize) {
         let is_recorded =
             polling != Some(owner) && self.deadlock.is_none() && self.record.keep_result_of(owner, &done, place);
-        self.turns.results.push(Waited { turn: owner, done, is_recorded });
+        self.turns.results.insert(owner, Waited { done, is_recorded });
+        if polling != Some(owner) {
+            self.turns.given.push(owner);
+        }
     }
 
     /// A caller goes away before it has its result.
     fn leave(&mut self, turn: u64) {
-        self.turns.waiting.retain(|(waiting, _)| *waiting != turn);
+        self.turns.waiting.remove(&turn);
         if let Step::Busy { owner, .. } = &mut self.step
             && *owner == Some(turn)
         {
             *owner = None;
         }
-        if let Some(place) = self.turns.results.iter().position(|waited| waited.turn == turn) {
-            let Waited { done, is_recorded, .. } = self.turns.results.swap_remove(place);
+        if let Some(Waited { done, is_recorded }) = self.turns.results.remove(&turn) {
             if is_recorded {
                 self.record_of_all(|record| record.abandon_result_of(turn));
             } else {
@@ -180,35 +178,35 @@ impl State {
 }
 
 /// Wakes the calls that wait: which of them is polled next is not known.
+///
+/// A waker is dropped after all locks: it may own other calls, which leave then.
 #[derive(Default)]
-pub(super) struct Wakers(Mutex<Vec<(u64, Waker)>>);
+pub(super) struct Wakers(Mutex<BTreeMap<u64, Waker>>);
 
 impl Wakers {
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Waker)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Waker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self, turn: u64, waker: &Waker) {
         let mut all = self.lock();
-        match all.iter_mut().find(|(known, _)| *known == turn) {
-            Some((_, known)) => known.clone_from(waker),
-            None => all.push((turn, waker.clone())),
+        if all.get(&turn).is_some_and(|known| known.will_wake(waker)) {
+            return;
         }
+        let before = all.insert(turn, waker.clone());
+        drop(all);
+        drop(before);
     }
 
     fn leave(&self, turn: u64) {
-        self.lock().retain(|(known, _)| *known != turn);
+        let left = self.lock().remove(&turn);
+        drop(left);
     }
 
-    /// Wakes the call that has its result, unless it is the one that is polled.
-    fn wake_other(&self, owner: Option<u64>, polled: u64) {
-        let waker = self
-            .lock()
-            .iter()
-            .find(|(turn, _)| *turn != polled && owner == Some(*turn))
-            .map(|(_, waker)| waker.clone());
-        if let Some(waker) = waker {
-            waker.wake();
+    fn wake_these(&self, turns: &[u64]) {
+        for turn in turns {
+            let waker = self.lock().get(turn).cloned();
+            waker.into_iter().for_each(Waker::wake);
         }
     }
 }
@@ -219,7 +217,7 @@ impl Wake for Wakers {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let all: SmallVec<[Waker; 2]> = self.lock().iter().map(|(_, waker)| waker.clone()).collect();
+        let all: SmallVec<[Waker; 2]> = self.lock().values().cloned().collect();
         all.into_iter().for_each(Waker::wake);
     }
 }
@@ -257,14 +255,13 @@ enum Place {
 impl Turn<'_> {
     async fn until_idle(mut self) {
         std::future::poll_fn(|context| {
-            let mut state = self.tx.state();
             let turn = match self.place {
                 Place::Waiting(turn) => turn,
-                _ => state.turns.next(),
+                _ => self.tx.state().turns.next(),
             };
             self.place = Place::Waiting(turn);
             self.tx.wakers.enter(turn, context.waker());
-            state.poll_idle(&mut Context::from_waker(&self.tx.waker))
+            self.tx.state().poll_idle(&mut Context::from_waker(&self.tx.waker))
         })
         .await;
         // One of the others may have its result now, or may begin.
@@ -277,28 +274,34 @@ impl Future for Turn<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let tx = self.tx;
+        if let Place::Waiting(turn) = self.place {
+            tx.wakers.enter(turn, context.waker());
+        }
         let mut state = tx.state();
         let turn = match std::mem::replace(&mut self.place, Place::Done) {
             Place::New(call) => {
                 let turn = state.turns.next();
-                state.turns.waiting.push_back((turn, call));
+                state.turns.waiting.insert(turn, call);
+                tx.wakers.enter(turn, context.waker());
                 turn
             }
             Place::Waiting(turn) => turn,
             Place::OfNoCall | Place::Done => unreachable!("a call is polled until it is done"),
         };
         self.place = Place::Waiting(turn);
-        tx.wakers.enter(turn, context.waker());
-        let result = state.result_of(turn, &tx.wakers, &mut Context::from_waker(&tx.waker));
+        let result = state.result_of(turn, &mut Context::from_waker(&tx.waker));
+        let given = std::mem::take(&mut state.turns.given);
+        let is_busy = state.is_busy();
+        drop(state);
         if result.is_ready() {
             self.place = Place::Done;
             tx.wakers.leave(turn);
-            let is_busy = state.is_busy();
-            drop(state);
-            // The step under way wakes the others; without one, they begin, or have waited for its end.
-            if !is_busy {
-                tx.waker.wake_by_ref();
-            }
+        }
+        // The step under way wakes the others; without one, they begin, or have waited for its end.
+        if !is_busy {
+            tx.waker.wake_by_ref();
+        } else {
+            tx.wakers.wake_these(&given);
         }
         result
     }
