@@ -25,6 +25,9 @@ const PAGE_BYTES: i64 = 4096;
 /// How many times the size of the log is kept free: once for the log, once for what it makes the tables grow by.
 const LOGS_KEPT: i64 = 2;
 
+/// This part of the size of a log is the least that is kept for writing it: for the files beside the database, and for a batch.
+const LOG_OF_LEAST: i64 = 4;
+
 /// The bytes that the log may keep once it has been written into the tables, at most: four times what it usually reaches. The log of one
 /// large transaction kept its size, 288 MB of one that inserted 300, until the broker was closed.
 const LOGS_LEFT: i64 = 4;
@@ -72,6 +75,10 @@ pub(super) struct DiskRoom {
     inside: AtomicI64,
     /// What messages and jobs may take.
     left: AtomicI64,
+    /// What the file grows by when the log is written into it.
+    in_log: AtomicI64,
+    /// What is free beside that and beside the least that is kept for writing the log.
+    beside_log: AtomicI64,
 }
 
 impl DiskRoom {
@@ -82,6 +89,8 @@ impl DiskRoom {
             log_pages: LOG_PAGES,
             inside: AtomicI64::new(0),
             left: AtomicI64::new(i64::MAX),
+            in_log: AtomicI64::new(0),
+            beside_log: AtomicI64::new(i64::MAX),
         };
         if let Some(disk) = room.disk() {
             room.log_pages = (disk.size / PAGE_BYTES / DISK_OF_LOGS).clamp(FEWEST_LOG_PAGES, LOG_PAGES);
@@ -124,15 +133,40 @@ impl DiskRoom {
         {
             let in_log = (all * size - i64::try_from(file.len()).unwrap_or(i64::MAX)).max(0);
             self.inside.store(free * size - in_log, Relaxed);
+            self.in_log.store(in_log, Relaxed);
         }
         self.measure_disk();
     }
 
     fn measure_disk(&self) {
-        let left = self
-            .disk()
-            .map_or(i64::MAX, |disk| disk.free.saturating_add(self.inside.load(Relaxed)).saturating_sub(self.kept()));
-        self.left.store(left, Relaxed);
+        let free = self.disk().map_or(i64::MAX, |disk| disk.free);
+        self.left.store(free.saturating_add(self.inside.load(Relaxed)).saturating_sub(self.kept()), Relaxed);
+        let for_log = self.in_log.load(Relaxed).saturating_add(self.log_pages * PAGE_BYTES / LOG_OF_LEAST);
+        self.beside_log.store(free.saturating_sub(for_log), Relaxed);
+    }
+
+    /// Refuses to write anything where the room is needed to write the log into the file: without it, the file is full for good. It
+    /// comes to this if a reader holds the log back, or another program fills the disk.
+    ///
+    /// # Errors
+    /// 60017
+    pub(super) fn check_log(&self) -> Result<()> {
+        let is_needed = || self.in_log.load(Relaxed) > 0 && self.beside_log.load(Relaxed) < 0;
+        if !is_needed() {
+            return Ok(());
+        }
+        self.measure_disk();
+        if !is_needed() {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::STORE_FULL,
+            format!(
+                "the disk is full: the file is to grow by {} KB of its log, and the little more that is free is needed for that; make room on \
+                 the disk, or end programs that have read the file for long",
+                self.in_log.load(Relaxed) / 1024
+            ),
+        ))
     }
 
     /// Refuses verbs that add messages or jobs for which there is no room.

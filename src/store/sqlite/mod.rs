@@ -142,6 +142,8 @@ impl SqliteStore {
         // Declared after the owner, so that a connection is closed before the lock goes if the opening fails.
         let disk = DiskRoom::new(file.as_ref().map(|(path, _)| &**path), fault.clone());
         let (mut connection, is_new) = open::write_connection(&location, durability, lock_wait, &disk, vfs.as_deref())?;
+        disk.measure(&connection);
+        disk.check_log()?;
         let now = clock.now();
         let doing = || format!("opening database '{location}'");
         let guard = guard::Guard::install(&mut connection).map_err(|error| storage(&doing(), error))?;

@@ -49,6 +49,7 @@ impl Engine {
         }
         let filled = self
             .check_file(write, started)
+            .and_then(|()| self.disk.check_log())
             .and_then(|()| self.fill_batch(write, &mut batch, by_writer))
             .and_then(|()| self.begin_for(write, &batch));
         match filled.and_then(|()| write.commit(&mut batch)) {

@@ -237,3 +237,32 @@ async fn an_almost_full_disk_refuses_what_adds_to_it_and_lets_the_rest_go_on() {
     guest.submit(vec![send(handle, "after")]).await.unwrap();
     assert_eq!(bodies(&guest).await, ["after"]);
 }
+
+/// Consumers filled a disk of 60 MB while a reader held the log back: the file was to grow by one page, and nothing was free for ever.
+#[tokio::test]
+async fn the_room_that_the_log_needs_is_not_used_up() {
+    let _limit = crate::testing::limit();
+    const MB: i64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Fault::disk();
+    disk.shrink(64 * MB, 30 * MB);
+    let (store, handle) = opened_on(&disk, folder.path()).await;
+    let reader = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM dialoq_queue_message").unwrap();
+    store.submit(vec![send(handle, &"x".repeat(1 << 20))]).await.unwrap();
+    // The file is to grow by 1 MB of its log.
+    disk.shrink(64 * MB, MB);
+    store.run_sql(statement_of("create table t (n integer)")).await.unwrap();
+    // It is measured now.
+    let mut refused = 0;
+    while let Err(error) = store.run_sql(statement_of("insert into t values (1)")).await {
+        assert!([Code::STORE_FULL, Code::OWNER_GONE].contains(&error.code()), "{error}");
+        assert!(store.ended().is_none(), "it is opened again");
+        refused += 1;
+        // The reader goes, and the log can be written.
+        let _ = reader.execute_batch("COMMIT");
+    }
+    assert!(refused > 0, "it uses up the room of the log");
+    assert_eq!(bodies(&store).await, ["x".repeat(1 << 20)]);
+    store.close().await.unwrap();
+}
