@@ -5,13 +5,14 @@
 //! and reported, and the pages that it leaves are used again.
 
 use super::options::Fault;
+use super::owner;
 use crate::error::{Code, Error, Result};
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{Body, Verb};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
 /// A checkpoint writes a write-ahead log of so many pages into the tables. Large, because a checkpoint costs two more syncs, and because it
 /// writes a page once however often the page has changed.
@@ -78,7 +79,11 @@ pub(super) struct DiskRoom {
     /// What the file grows by when the log is written into it.
     in_log: AtomicI64,
     /// What is free beside that and beside the least that is kept for writing the log.
-    beside_log: AtomicI64,
+    left_by_log: AtomicI64,
+    /// The length of the log when it was measured last, -1 before, and whether it has grown since the time before. A log that writes its
+    /// own pages again takes no room.
+    log_length: AtomicI64,
+    log_grows: AtomicBool,
 }
 
 impl DiskRoom {
@@ -90,7 +95,9 @@ impl DiskRoom {
             inside: AtomicI64::new(0),
             left: AtomicI64::new(i64::MAX),
             in_log: AtomicI64::new(0),
-            beside_log: AtomicI64::new(i64::MAX),
+            left_by_log: AtomicI64::new(i64::MAX),
+            log_length: AtomicI64::new(-1),
+            log_grows: AtomicBool::new(true),
         };
         if let Some(disk) = room.disk() {
             room.log_pages = (disk.size / PAGE_BYTES / DISK_OF_LOGS).clamp(FEWEST_LOG_PAGES, LOG_PAGES);
@@ -135,6 +142,10 @@ impl DiskRoom {
             self.inside.store(free * size - in_log, Relaxed);
             self.in_log.store(in_log, Relaxed);
         }
+        let log = std::fs::metadata(owner::beside(path, "-wal"))
+            .map_or(0, |log| i64::try_from(log.len()).unwrap_or(i64::MAX));
+        let before = self.log_length.swap(log, Relaxed);
+        self.log_grows.store(before < 0 || log > before, Relaxed);
         self.measure_disk();
     }
 
@@ -142,16 +153,17 @@ impl DiskRoom {
         let free = self.disk().map_or(i64::MAX, |disk| disk.free);
         self.left.store(free.saturating_add(self.inside.load(Relaxed)).saturating_sub(self.kept()), Relaxed);
         let for_log = self.in_log.load(Relaxed).saturating_add(self.log_pages * PAGE_BYTES / LOG_OF_LEAST);
-        self.beside_log.store(free.saturating_sub(for_log), Relaxed);
+        self.left_by_log.store(free.saturating_sub(for_log), Relaxed);
     }
 
-    /// Refuses to write anything where the room is needed to write the log into the file: without it, the file is full for good. It
-    /// comes to this if a reader holds the log back, or another program fills the disk.
+    /// Refuses to write anything where the log grows and the room is needed to write it into the file: without that, the file is full for
+    /// good. It comes to this if a reader holds the log back, or another program fills the disk.
     ///
     /// # Errors
     /// 60017
     pub(super) fn check_log(&self) -> Result<()> {
-        let is_needed = || self.in_log.load(Relaxed) > 0 && self.beside_log.load(Relaxed) < 0;
+        let is_needed =
+            || self.log_grows.load(Relaxed) && self.in_log.load(Relaxed) > 0 && self.left_by_log.load(Relaxed) < 0;
         if !is_needed() {
             return Ok(());
         }
