@@ -23,9 +23,6 @@ const FEWEST_LOG_PAGES: i64 = 64;
 const DISK_OF_LOGS: i64 = 32;
 const PAGE_BYTES: i64 = 4096;
 
-/// How many times the size of the log is kept free: once for the log, once for what it makes the tables grow by.
-const LOGS_KEPT: i64 = 2;
-
 /// This part of the size of a log is the least that is kept for writing it: for the files beside the database, and for a batch.
 const LOG_OF_LEAST: i64 = 4;
 
@@ -33,13 +30,13 @@ const LOG_OF_LEAST: i64 = 4;
 /// large transaction kept its size, 288 MB of one that inserted 300, until the broker was closed.
 const LOGS_LEFT: i64 = 4;
 
-/// With so much more than is kept free, no call is counted: it is measured ten times a second, and no disk takes this much in between.
+/// With so much more than is kept free, it is measured ten times a second, else after each batch.
 const PLENTY: i64 = 256 << 20;
 
-/// A row is written to the log and to the tables.
-const WRITTEN_TIMES: i64 = 2;
 /// The bytes of a row beside its body, with its places in the indexes.
-const ROW_BYTES: i64 = 512;
+const ROW_BYTES: i64 = 1024;
+/// A large transaction writes this part of its pages to the log twice.
+const WRITTEN_TWICE: i64 = 8;
 
 /// The size of a disk, and the bytes of it that this process may still write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +50,8 @@ impl Disk {
     #[cfg(unix)]
     fn of(path: &Path) -> Option<Self> {
         let found = rustix::fs::statvfs(path).ok()?;
-        // A part is kept for root.
-        let free = if rustix::process::geteuid().is_root() { found.f_bfree } else { found.f_bavail };
+        // Not the part that is kept for root: root in a container does not get it.
+        let free = found.f_bavail;
         let bytes = |blocks: u64| i64::try_from(blocks.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
         (found.f_blocks > 0).then(|| Self { size: bytes(found.f_blocks), free: bytes(free) })
     }
@@ -72,53 +69,70 @@ pub(super) struct DiskRoom {
     path: Option<PathBuf>,
     fault: Option<Arc<Fault>>,
     log_pages: i64,
-    /// The free pages of the file in bytes, less those that are only in the log so far.
-    inside: AtomicI64,
-    /// What messages and jobs may take.
-    left: AtomicI64,
+    /// What the disk has free; `i64::MAX` if that is not known.
+    free: AtomicI64,
+    /// The pages of the file that no row uses.
+    free_inside: AtomicI64,
     /// What the file grows by when the log is written into it.
     in_log: AtomicI64,
-    /// What is free beside that and beside the least that is kept for writing the log.
-    left_by_log: AtomicI64,
-    /// The length of the log when it was measured last, -1 before, and whether it has grown since the time before. A log that writes its
-    /// own pages again takes no room.
+    /// The length of the log, and whether it has grown since it was measured before. A log that writes its own pages again takes no room.
     log_length: AtomicI64,
     log_grows: AtomicBool,
+    /// What calls and open transactions add that is not written yet, or was not when it was measured last.
+    promised: AtomicI64,
+}
+
+/// The room for what a call or a transaction adds, until it has ended.
+#[derive(Debug, Default)]
+pub(super) struct Promise(Option<(Arc<DiskRoom>, i64)>);
+
+impl Promise {
+    /// Adds another one to it.
+    pub(super) fn join(&mut self, mut other: Self) {
+        match (&mut self.0, &mut other.0) {
+            (Some((_, bytes)), Some((_, more))) => *bytes += std::mem::take(more),
+            (none @ None, more) => *none = more.take(),
+            (Some(_), None) => {}
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some((room, bytes)) = &self.0 {
+            room.promised.fetch_sub(*bytes, Relaxed);
+        }
+    }
 }
 
 impl DiskRoom {
-    pub(super) fn new(path: Option<&Path>, fault: Option<Arc<Fault>>) -> Self {
+    pub(super) fn new(path: Option<&Path>, fault: Option<Arc<Fault>>) -> Arc<Self> {
         let mut room = Self {
             path: path.map(Path::to_owned),
             fault,
             log_pages: LOG_PAGES,
-            inside: AtomicI64::new(0),
-            left: AtomicI64::new(i64::MAX),
+            free: AtomicI64::new(i64::MAX),
+            free_inside: AtomicI64::new(0),
             in_log: AtomicI64::new(0),
-            left_by_log: AtomicI64::new(i64::MAX),
-            log_length: AtomicI64::new(-1),
+            log_length: AtomicI64::new(0),
             log_grows: AtomicBool::new(true),
+            promised: AtomicI64::new(0),
         };
         if let Some(disk) = room.disk() {
             room.log_pages = (disk.size / PAGE_BYTES / DISK_OF_LOGS).clamp(FEWEST_LOG_PAGES, LOG_PAGES);
         }
         room.measure_disk();
-        room
+        Arc::new(room)
     }
 
-    /// A log of so many pages is written into the tables.
-    pub(super) fn log_pages(&self) -> i64 {
-        self.log_pages
+    /// A log of so many bytes is written into the tables.
+    pub(super) fn log_bytes(&self) -> i64 {
+        self.log_pages * PAGE_BYTES
     }
 
     /// The bytes that the log may keep then.
     pub(super) fn log_bytes_kept(&self) -> i64 {
-        self.log_pages * PAGE_BYTES * LOGS_LEFT
-    }
-
-    /// What is kept free.
-    fn kept(&self) -> i64 {
-        self.log_pages * PAGE_BYTES * LOGS_KEPT
+        self.log_bytes() * LOGS_LEFT
     }
 
     fn disk(&self) -> Option<Disk> {
@@ -128,7 +142,7 @@ impl DiskRoom {
 
     /// Whether it is to be measured after each batch.
     pub(super) fn is_short(&self) -> bool {
-        self.left.load(Relaxed) < PLENTY
+        self.left_for(0) < PLENTY
     }
 
     /// Measures the disk and the file; on the connection that writes, between two batches.
@@ -138,22 +152,67 @@ impl DiskRoom {
         if let (Ok(all), Ok(free), Ok(size)) = (pages("page_count"), pages("freelist_count"), pages("page_size"))
             && let Ok(file) = std::fs::metadata(path)
         {
-            let in_log = (all * size - i64::try_from(file.len()).unwrap_or(i64::MAX)).max(0);
-            self.inside.store(free * size - in_log, Relaxed);
-            self.in_log.store(in_log, Relaxed);
+            self.free_inside.store(free * size, Relaxed);
+            self.in_log.store((all * size - i64::try_from(file.len()).unwrap_or(i64::MAX)).max(0), Relaxed);
         }
-        let log = std::fs::metadata(owner::beside(path, "-wal"))
-            .map_or(0, |log| i64::try_from(log.len()).unwrap_or(i64::MAX));
-        let before = self.log_length.swap(log, Relaxed);
-        self.log_grows.store(before < 0 || log > before, Relaxed);
+        let log = i64::try_from(self.log_now()).unwrap_or(i64::MAX);
+        self.log_grows.store(log > self.log_length.swap(log, Relaxed), Relaxed);
         self.measure_disk();
     }
 
     fn measure_disk(&self) {
-        let free = self.disk().map_or(i64::MAX, |disk| disk.free);
-        self.left.store(free.saturating_add(self.inside.load(Relaxed)).saturating_sub(self.kept()), Relaxed);
-        let for_log = self.in_log.load(Relaxed).saturating_add(self.log_pages * PAGE_BYTES / LOG_OF_LEAST);
-        self.left_by_log.store(free.saturating_sub(for_log), Relaxed);
+        self.free.store(self.disk().map_or(i64::MAX, |disk| disk.free), Relaxed);
+    }
+
+    /// The length of the log.
+    pub(super) fn log_now(&self) -> u64 {
+        let log = self.path.as_ref().and_then(|path| std::fs::metadata(owner::beside(path, "-wal")).ok());
+        log.map_or(0, |log| log.len())
+    }
+
+    /// What is left of the disk when so much has been written to the log and into the tables, beside a whole log of what is waiting and
+    /// what that makes the tables grow by.
+    fn left_for(&self, added: i64) -> i64 {
+        let free = self.free.load(Relaxed);
+        if free == i64::MAX {
+            return i64::MAX;
+        }
+        let to_log = self.log_bytes() + added + added / WRITTEN_TWICE - self.log_length.load(Relaxed);
+        let to_tables = added - self.free_inside.load(Relaxed);
+        free - self.in_log.load(Relaxed) - self.log_bytes() - to_log.max(0) - to_tables.max(0)
+    }
+
+    /// Refuses verbs that add messages or jobs for which there is no room.
+    ///
+    /// # Errors
+    /// 60017; nothing has happened.
+    pub(super) fn admit(self: &Arc<Self>, verbs: &[Verb]) -> Result<Promise> {
+        let added = verbs.iter().map(added).fold(0, i64::saturating_add).min(i64::MAX / 16);
+        if added == 0 || self.path.is_none() {
+            return Ok(Promise::default());
+        }
+        let promise = Promise(Some((self.clone(), added)));
+        let all = self.promised.fetch_add(added, Relaxed) + added;
+        if self.left_for(all) >= 0 {
+            return Ok(promise);
+        }
+        // There may be room again, and where only messages and jobs are refused no batch measures it.
+        self.measure_disk();
+        let left = self.left_for(all);
+        if left >= 0 {
+            return Ok(promise);
+        }
+        let kb = |bytes: i64| bytes.max(0) / 1024;
+        let of_others = self.left_for(all - added);
+        Err(Error::new(
+            Code::STORE_FULL,
+            format!(
+                "the disk is almost full: {} KB are left of it beside what is kept so that what is waiting can be received, taken and \
+                 reported, and this may take {} KB; make room on the disk, or receive or take what is waiting",
+                kb(of_others),
+                kb(of_others.saturating_sub(left))
+            ),
+        ))
     }
 
     /// Refuses to write anything where the log grows and the room is needed to write it into the file: without that, the file is full for
@@ -162,8 +221,9 @@ impl DiskRoom {
     /// # Errors
     /// 60017
     pub(super) fn check_log(&self) -> Result<()> {
-        let is_needed =
-            || self.log_grows.load(Relaxed) && self.in_log.load(Relaxed) > 0 && self.left_by_log.load(Relaxed) < 0;
+        let least = self.log_bytes() / LOG_OF_LEAST;
+        let in_log = self.in_log.load(Relaxed);
+        let is_needed = || self.log_grows.load(Relaxed) && in_log > 0 && self.free.load(Relaxed) - in_log < least;
         if !is_needed() {
             return Ok(());
         }
@@ -176,57 +236,37 @@ impl DiskRoom {
             format!(
                 "the disk is full: the file is to grow by {} KB of its log, and the little more that is free is needed for that; make room on \
                  the disk, or end programs that have read the file for long",
-                self.in_log.load(Relaxed) / 1024
+                in_log / 1024
             ),
         ))
     }
 
-    /// Refuses verbs that add messages or jobs for which there is no room.
-    ///
-    /// # Errors
-    /// 60017; nothing has happened.
-    pub(super) fn admit(&self, verbs: &[Verb]) -> Result<()> {
-        if !self.is_short() {
-            return Ok(());
+    /// Takes from the log what a batch has written that did not find room, so that the log before it can be written into the tables. SQLite
+    /// leaves it there, and a large one kept a file full for good. The log had this length before the batch, so all that is committed is
+    /// within it; no reader reads behind that.
+    pub(super) fn cut_log(&self, length: u64) {
+        let Some(path) = &self.path else { return };
+        let log = owner::beside(path, "-wal");
+        if self.log_now() > length
+            && let Err(error) = std::fs::OpenOptions::new().write(true).open(log).and_then(|log| log.set_len(length))
+        {
+            tracing::debug!(%error, "the log was not cut");
         }
-        let added = verbs.iter().map(added).sum::<i64>();
-        if added == 0 || self.take(added) {
-            return Ok(());
-        }
-        // There may be room again, and where only messages and jobs are refused no batch measures it.
-        self.measure_disk();
-        if self.take(added) {
-            return Ok(());
-        }
-        let kb = |bytes: i64| bytes.max(0) / 1024;
-        Err(Error::new(
-            Code::STORE_FULL,
-            format!(
-                "the disk is almost full: this may take {} KB, and {} KB are left beside the {} KB that are kept so that what is waiting \
-                 can be received, taken and reported; make room on the disk, or receive or take what is waiting",
-                kb(added),
-                kb(self.left.load(Relaxed)),
-                kb(self.kept())
-            ),
-        ))
-    }
-
-    fn take(&self, added: i64) -> bool {
-        let take = |left: i64| (left >= added).then(|| left - added);
-        self.left.fetch_update(Relaxed, Relaxed, take).is_ok()
     }
 }
 
-/// The bytes that a verb adds to the disk.
+/// The bytes that a verb adds to the tables. A large body has pages of its own.
 fn added(verb: &Verb) -> i64 {
-    let of_body = |body: &Body| ROW_BYTES + body.as_ref().map_or(0, |body| bytes(body.len()));
-    let added = match verb {
+    let of_body = |body: &Body| {
+        let length = body.as_ref().map_or(0, |body| bytes(body.len()));
+        ROW_BYTES + if length < ROW_BYTES { length } else { (length / PAGE_BYTES + 1) * PAGE_BYTES }
+    };
+    match verb {
         Verb::Send { handles, body, .. } => of_body(body).saturating_mul(bytes(handles.len())),
-        Verb::SendEach(messages) => messages.iter().map(|message| of_body(&message.body)).sum(),
+        Verb::SendEach(messages) => messages.iter().map(|message| of_body(&message.body)).fold(0, i64::saturating_add),
         Verb::Work(WorkVerb::Push(push)) => of_body(&push.body),
         _ => 0,
-    };
-    added.saturating_mul(WRITTEN_TIMES)
+    }
 }
 
 fn bytes(length: usize) -> i64 {
@@ -245,64 +285,124 @@ mod tests {
         Verb::Send { handles: vec![ConversationHandle(uuid::Uuid::nil())], message_type: None, body, trace: None }
     }
 
+    /// A disk of 64 MB, of which 2 MB are for the log and 2 MB for what it makes the tables grow by.
+    fn disk_with(free: i64) -> (Arc<Fault>, Arc<DiskRoom>) {
+        let fault = Fault::disk();
+        fault.shrink(64 * MB, free);
+        let room = DiskRoom::new(Some(Path::new("a")), Some(fault.clone()));
+        (fault, room)
+    }
+
     #[test]
-    fn the_log_is_smaller_on_a_small_disk_and_twice_its_size_is_kept_free() {
+    fn the_log_is_smaller_on_a_small_disk() {
         for (size_mb, pages) in [(6, 64), (64, 512), (256, 2048), (1024, 4000), (1 << 20, 4000)] {
             let fault = Fault::disk();
             fault.shrink(size_mb * MB, size_mb * MB);
-            let room = DiskRoom::new(Some(Path::new("a")), Some(fault));
-            assert_eq!(room.log_pages(), pages, "{size_mb} MB");
-            assert_eq!(room.kept(), 2 * pages * 4096);
+            assert_eq!(DiskRoom::new(Some(Path::new("a")), Some(fault)).log_pages, pages, "{size_mb} MB");
         }
         let room = DiskRoom::new(None, None);
-        assert!(room.log_pages() == LOG_PAGES && !room.is_short(), "in memory there is no disk");
+        assert!(room.log_pages == LOG_PAGES && !room.is_short(), "in memory there is no disk");
+        drop(room.admit(&[send(1 << 20)]).unwrap());
     }
 
     #[test]
     fn what_is_added_is_refused_while_there_is_room_for_all_else() {
-        let fault = Fault::disk();
-        fault.shrink(64 * MB, 64 * MB);
-        let room = DiskRoom::new(Some(Path::new("a")), Some(fault.clone()));
-        // 4 MB are kept, and 1 MB written twice.
-        fault.shrink(64 * MB, 7 * MB);
-        room.measure_disk();
-        room.admit(&[send(1 << 20)]).unwrap();
+        let (fault, room) = disk_with(7 * MB);
+        drop(room.admit(&[send(1 << 20)]).unwrap());
         fault.shrink(64 * MB, 5 * MB);
+        room.measure_disk();
         let refusal = room.admit(&[send(1 << 20)]).unwrap_err();
         assert_eq!(refusal.code(), Code::STORE_FULL);
-        assert!(
-            refusal.message().contains("this may take 2049 KB, and 1024 KB are left beside the 4096 KB"),
-            "{refusal}"
-        );
-        room.admit(&[send(100 << 10)]).unwrap();
+        assert!(refusal.message().contains("1024 KB are left") && refusal.message().contains("2186 KB"), "{refusal}");
+        drop(room.admit(&[send(100 << 10)]).unwrap());
         fault.shrink(64 * MB, 0);
         room.measure_disk();
         assert!(room.admit(&[send(0)]).is_err());
-        room.admit(&[Verb::GetConversationGroup { queue: "q".into() }]).unwrap();
+        drop(room.admit(&[Verb::GetConversationGroup { queue: "q".into() }]).unwrap());
         // It is measured again when a call is refused.
         fault.shrink(64 * MB, 64 * MB);
-        room.admit(&[send(1 << 20)]).unwrap();
+        drop(room.admit(&[send(1 << 20)]).unwrap());
+        assert_eq!(room.promised.load(Relaxed), 0);
     }
 
     #[test]
-    fn free_pages_of_the_file_are_room_and_pages_that_are_only_in_the_log_are_none() {
+    fn what_calls_and_transactions_will_write_is_counted_until_they_end() {
+        let (_, room) = disk_with(10 * MB);
+        let mut promise = Promise::default();
+        let mut admitted = 0;
+        while let Ok(more) = room.admit(&[send(100 << 10)]) {
+            promise.join(more);
+            admitted += 1;
+            // Measured before anything is written.
+            room.measure_disk();
+        }
+        assert_eq!(admitted, 27, "6 MB, each written twice");
+        assert!(room.admit(&[send(0), send(200 << 10)]).is_err());
+        drop(promise);
+        assert_eq!(room.promised.load(Relaxed), 0);
+        drop(room.admit(&[send(100 << 10)]).unwrap());
+    }
+
+    #[test]
+    fn free_pages_are_room_for_the_tables_and_not_for_the_log() {
+        let (_, room) = disk_with(6 * MB);
+        let fits = |bytes| room.left_for(bytes) >= 0;
+        assert!(fits(MB / 2) && !fits(MB));
+        room.free_inside.store(50 * MB, Relaxed);
+        assert!(fits(MB) && !fits(2 * MB));
+        // A log of that length is written again.
+        room.log_length.store(2 * MB, Relaxed);
+        assert!(fits(3 * MB) && !fits(4 * MB));
+        // It makes the file grow.
+        room.in_log.store(3 * MB, Relaxed);
+        assert!(fits(MB / 2) && !fits(MB));
+    }
+
+    #[test]
+    fn the_pages_of_a_file_are_measured() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
-        let fault = Fault::disk();
-        fault.shrink(64 * MB, 4 * MB);
-        let room = DiskRoom::new(Some(&path), Some(fault));
+        let room = DiskRoom::new(Some(&path), None);
         let connection = Connection::open(&path).unwrap();
         connection
             .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (b); INSERT INTO t VALUES (zeroblob(2000000))")
             .unwrap();
         room.measure(&connection);
-        let in_log = room.inside.load(Relaxed);
-        assert!((-2_100_000..-2_000_000).contains(&in_log), "{in_log}");
-        assert!(room.admit(&[send(0)]).is_err(), "the file will grow by what is in the log");
+        let in_log = room.in_log.load(Relaxed);
+        assert!((2_000_000..2_100_000).contains(&in_log) && room.log_grows.load(Relaxed), "{in_log}");
         connection.execute_batch("DELETE FROM t; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
         room.measure(&connection);
-        let free = room.inside.load(Relaxed);
+        let free = room.free_inside.load(Relaxed);
         assert!((1_990_000..2_100_000).contains(&free), "{free}");
-        room.admit(&[send(100 << 10)]).unwrap();
+        assert!(room.in_log.load(Relaxed) == 0 && !room.log_grows.load(Relaxed));
+    }
+
+    #[test]
+    fn a_log_that_is_cut_keeps_what_is_committed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let room = DiskRoom::new(Some(&path), None);
+        let connection = Connection::open(&path).unwrap();
+        connection
+            .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (n, b); INSERT INTO t VALUES (1, '')")
+            .unwrap();
+        let length = room.log_now();
+        // More than the cache holds.
+        connection
+            .execute_batch("PRAGMA cache_size = 10; BEGIN; INSERT INTO t VALUES (2, zeroblob(2000000)); ROLLBACK")
+            .unwrap();
+        assert!(room.log_now() > length + 1_000_000);
+        room.cut_log(length);
+        assert_eq!(room.log_now(), length);
+        connection.execute_batch("INSERT INTO t VALUES (3, '')").unwrap();
+        let copy = folder.path().join("b.db");
+        std::fs::copy(&path, &copy).unwrap();
+        std::fs::copy(owner::beside(&path, "-wal"), owner::beside(&copy, "-wal")).unwrap();
+        for path in [path, copy] {
+            let rows = Connection::open(&path)
+                .unwrap()
+                .query_row("SELECT group_concat(n) FROM t", [], |row| row.get::<_, String>(0));
+            assert_eq!(rows.unwrap(), "1,3");
+        }
     }
 }

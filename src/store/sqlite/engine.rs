@@ -58,7 +58,7 @@ pub(super) struct Engine {
     recent: Arc<Mutex<Recent<MessageRow>>>,
     pub(super) ending: Arc<Ending>,
     pub(super) unseen: UnseenAnswers,
-    pub(super) disk: DiskRoom,
+    pub(super) disk: Arc<DiskRoom>,
     /// The store has failed because the disk was full. Asked before each call, so not under the lock of the state.
     pub(super) is_full: AtomicBool,
     /// Set once the connections are released.
@@ -74,7 +74,7 @@ impl Engine {
         clock: Clock,
         board: Arc<ActivityBoard>,
         file: Option<(PathBuf, Owner)>,
-        disk: DiskRoom,
+        disk: Arc<DiskRoom>,
     ) -> Self {
         let (recent, ending) = (write.recent.clone(), write.limits.ending.clone());
         let (path, owner) = file.unzip();

@@ -168,6 +168,7 @@ impl SqliteStore {
             recent_jobs: RefCell::default(),
             board_version: 0,
             board_written: engine::long_ago(),
+            log_before: 0,
             file_checked: engine::long_ago(),
             is_shut: false,
         };
@@ -455,7 +456,7 @@ impl Store for SqliteStore {
     fn submit(&self, mut unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
             let _judgements = self.engine.checking.judge(&unit).await;
-            self.engine.disk.admit(&unit)?;
+            let _promise = self.engine.disk.admit(&unit)?;
             let cost = cost(&unit).min(ROOM);
             let takes_leased_jobs = answered::takes_leased_jobs(&unit);
             loop {

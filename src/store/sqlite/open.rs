@@ -263,7 +263,10 @@ pub(super) fn write_connection(
             connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         }
         connection.pragma_update(None, "synchronous", synchronous)?;
-        connection.pragma_update_and_check(None, "wal_autocheckpoint", room.log_pages(), |_| Ok(()))?;
+        // Another program may have given the file larger pages.
+        let page_bytes = connection.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0))?;
+        let log_pages = (room.log_bytes() / page_bytes.max(1)).max(1);
+        connection.pragma_update_and_check(None, "wal_autocheckpoint", log_pages, |_| Ok(()))?;
         connection.pragma_update_and_check(None, "journal_size_limit", room.log_bytes_kept(), |_| Ok(()))?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         connection.pragma_update(None, "temp_store", "MEMORY")

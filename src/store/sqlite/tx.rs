@@ -2,6 +2,7 @@
 
 use super::SqliteStore;
 use super::batch::{Sender, Slot, Slots};
+use super::disk_room::Promise;
 use super::engine::Engine;
 use super::group_handover::{HandedOver, Handover};
 use super::known_statement::KnownStatement;
@@ -31,6 +32,8 @@ pub(super) struct SqliteTx {
     script: Option<SharedScript>,
     savepoints: Vec<(String, Savepoint, usize)>,
     handed_over: HandedOver,
+    /// The room for what it adds.
+    promise: Promise,
     /// Whether a caller has got messages or jobs of it. A unit with an id gives everything at its end, so until then none of it is seen.
     seen: Seen,
 }
@@ -46,6 +49,7 @@ impl SqliteTx {
             script: None,
             savepoints: Vec::new(),
             handed_over: HandedOver::default(),
+            promise: Promise::default(),
             seen,
         })
     }
@@ -72,7 +76,7 @@ impl SqliteTx {
     /// Runs a verb in the core; if it meets a locked group, registers the wait.
     fn order(&mut self, verb: Verb) -> Result<(Next, Savepoint)> {
         let engine = &self.store.engine;
-        engine.disk.admit(std::slice::from_ref(&verb))?;
+        self.promise.join(engine.disk.admit(std::slice::from_ref(&verb))?);
         let queue = match &verb {
             Verb::Receive { queue, .. } | Verb::GetConversationGroup { queue } => Some(queue.clone()),
             _ => None,

@@ -39,6 +39,7 @@ impl Engine {
             return;
         }
         let started = Instant::now();
+        write.log_before = self.disk.log_now();
         let mut batch = std::mem::take(&mut write.spare);
         // Dropped before the batch, so that a caller whose sender is dropped finds the failure.
         let _on_panic = OnPanic::new(self);
@@ -257,6 +258,7 @@ impl Engine {
         write.write_rows(batch, state.answers_mut())?;
         let written_below = state.core.counters().2;
         let (mut later, mut bytes) = (Vec::new(), 0);
+        let most = MOST_REDELIVERED_BYTES.min(usize::try_from(self.disk.log_bytes() / 4).unwrap_or(usize::MAX));
         for _ in 0..MOST_REDELIVERED {
             let Some(first) = state.effects.redeliver.pop_first() else { break };
             if first.transmission_id >= written_below {
@@ -281,7 +283,7 @@ impl Engine {
                 }
                 None => {}
             }
-            if bytes > MOST_REDELIVERED_BYTES {
+            if bytes > most {
                 break;
             }
         }
@@ -377,6 +379,9 @@ impl Engine {
         transaction: Option<SessionId>,
     ) {
         write.roll_back();
+        if failure.code() == Code::STORE_FULL {
+            self.disk.cut_log(write.log_before);
+        }
         // Marked first, so that a caller that gets the failure finds the store poisoned.
         let mut state = self.lock_even_failed();
         let is_first = state.failed.is_none();

@@ -208,7 +208,7 @@ async fn an_almost_full_disk_refuses_what_adds_to_it_and_lets_the_rest_go_on() {
         for refused in [send(handle, "never"), push(None), each.clone()] {
             let error = store.submit(vec![refused.clone()]).await.unwrap_err();
             assert_eq!(error.code(), Code::STORE_FULL, "{error}");
-            assert!(error.message().contains("KB, and 0 KB are left beside the 32000 KB"), "{error}");
+            assert!(error.message().contains("0 KB are left of it beside what is kept"), "{error}");
             let unit_id = uuid::Uuid::new_v4();
             let error = store.submit_once(unit_id, vec![refused.clone()]).await.unwrap_err();
             assert_eq!(error.code(), Code::STORE_FULL, "{error}");
@@ -265,4 +265,30 @@ async fn the_room_that_the_log_needs_is_not_used_up() {
     assert!(refused > 0, "it uses up the room of the log");
     assert_eq!(bodies(&store).await, ["x".repeat(1 << 20)]);
     store.close().await.unwrap();
+}
+
+/// One transaction filled a disk for good: what it had added was forgotten each time that the disk was measured.
+#[tokio::test]
+async fn a_transaction_adds_no_more_than_there_is_room_for() {
+    let _limit = crate::testing::limit();
+    const MB: i64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Fault::disk();
+    disk.shrink(64 * MB, 10 * MB);
+    let (store, _) = opened_on(&disk, folder.path()).await;
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    store.submit(vec![definitions("CREATE WORK QUEUE w")]).await.unwrap();
+    for store in [&store, &guest] {
+        let mut tx = store.begin(Seen::always()).await.unwrap();
+        let mut pushed = 0;
+        while tx.execute(push(Some(vec![0; 100 << 10]))).await.is_ok() {
+            pushed += 1;
+            assert!(pushed < 30, "6 MB are left");
+        }
+        assert!(pushed > 20, "{pushed}");
+        let many = vec![push(Some(vec![0; 100 << 10])); 5];
+        assert_eq!(store.submit(many).await.unwrap_err().code(), Code::STORE_FULL);
+        tx.rollback(None).await.unwrap();
+        store.submit(vec![push(Some(vec![0; 100 << 10]))]).await.unwrap();
+    }
 }
