@@ -30,6 +30,9 @@ const LOG_OF_LEAST: i64 = 4;
 /// large transaction kept its size, 288 MB of one that inserted 300, until the broker was closed.
 const LOGS_LEFT: i64 = 4;
 
+/// The part of the size of a log that results may use of what is kept.
+const RESULTS_OF_LOG: i64 = 2;
+
 /// With so much more than is kept free, it is measured ten times a second, else after each batch.
 const PLENTY: i64 = 256 << 20;
 
@@ -75,8 +78,9 @@ pub(super) struct DiskRoom {
     free_inside: AtomicI64,
     /// What the file grows by when the log is written into it.
     in_log: AtomicI64,
-    /// The length of the log, and whether it has grown since it was measured before. A log that writes its own pages again takes no room.
+    /// The length of the log.
     log_length: AtomicI64,
+    /// Whether one of the two has grown since it was measured before. A log that writes its own pages again takes no room.
     log_grows: AtomicBool,
     /// What calls and open transactions add that is not written yet, or was not when it was measured last.
     promised: AtomicI64,
@@ -130,6 +134,11 @@ impl DiskRoom {
         self.log_pages * PAGE_BYTES
     }
 
+    /// What is kept of the disk in any case.
+    fn least(&self) -> i64 {
+        self.log_bytes() / LOG_OF_LEAST
+    }
+
     /// The bytes that the log may keep then.
     pub(super) fn log_bytes_kept(&self) -> i64 {
         self.log_bytes() * LOGS_LEFT
@@ -153,10 +162,11 @@ impl DiskRoom {
             && let Ok(file) = std::fs::metadata(path)
         {
             self.free_inside.store(free * size, Relaxed);
-            self.in_log.store((all * size - i64::try_from(file.len()).unwrap_or(i64::MAX)).max(0), Relaxed);
+            let in_log = (all * size - i64::try_from(file.len()).unwrap_or(i64::MAX)).max(0);
+            let log = i64::try_from(self.log_now()).unwrap_or(i64::MAX);
+            let grows = [in_log > self.in_log.swap(in_log, Relaxed), log > self.log_length.swap(log, Relaxed)];
+            self.log_grows.store(grows.contains(&true), Relaxed);
         }
-        let log = i64::try_from(self.log_now()).unwrap_or(i64::MAX);
-        self.log_grows.store(log > self.log_length.swap(log, Relaxed), Relaxed);
         self.measure_disk();
     }
 
@@ -178,28 +188,32 @@ impl DiskRoom {
             return i64::MAX;
         }
         let to_log = self.log_bytes() + added + added / WRITTEN_TWICE - self.log_length.load(Relaxed);
-        let to_tables = added - self.free_inside.load(Relaxed);
-        free - self.in_log.load(Relaxed) - self.log_bytes() - to_log.max(0) - to_tables.max(0)
+        let to_tables = self.log_bytes() - self.least() + added - self.free_inside.load(Relaxed);
+        free - self.in_log.load(Relaxed) - self.least() - to_log.max(0) - to_tables.max(0)
     }
 
-    /// Refuses verbs that add messages or jobs for which there is no room.
+    /// Refuses verbs that add messages, jobs or results for which there is no room. Results may use a part of what is kept, so that jobs
+    /// are reported longest.
     ///
     /// # Errors
     /// 60017; nothing has happened.
     pub(super) fn admit(self: &Arc<Self>, verbs: &[Verb]) -> Result<Promise> {
-        let added = verbs.iter().map(added).fold(0, i64::saturating_add).min(i64::MAX / 16);
+        let sum = |of: fn(&Verb) -> i64| verbs.iter().map(of).fold(0, i64::saturating_add);
+        let (waiting, results) = (sum(added), sum(result));
+        let added = waiting.saturating_add(results).min(i64::MAX / 16);
         if added == 0 || self.path.is_none() {
             return Ok(Promise::default());
         }
+        let least = if waiting == 0 { -self.log_bytes() / RESULTS_OF_LOG } else { 0 };
         let promise = Promise(Some((self.clone(), added)));
         let all = self.promised.fetch_add(added, Relaxed) + added;
-        if self.left_for(all) >= 0 {
+        if self.left_for(all) >= least {
             return Ok(promise);
         }
         // There may be room again, and where only messages and jobs are refused no batch measures it.
         self.measure_disk();
         let left = self.left_for(all);
-        if left >= 0 {
+        if left >= least {
             return Ok(promise);
         }
         let kb = |bytes: i64| bytes.max(0) / 1024;
@@ -209,7 +223,7 @@ impl DiskRoom {
             format!(
                 "the disk is almost full: {} KB are left of it beside what is kept so that what is waiting can be received, taken and \
                  reported, and this may take {} KB; make room on the disk, or receive or take what is waiting",
-                kb(of_others),
+                kb(of_others.saturating_sub(least)),
                 kb(of_others.saturating_sub(left))
             ),
         ))
@@ -221,9 +235,9 @@ impl DiskRoom {
     /// # Errors
     /// 60017
     pub(super) fn check_log(&self) -> Result<()> {
-        let least = self.log_bytes() / LOG_OF_LEAST;
         let in_log = self.in_log.load(Relaxed);
-        let is_needed = || self.log_grows.load(Relaxed) && in_log > 0 && self.free.load(Relaxed) - in_log < least;
+        let is_needed =
+            || self.log_grows.load(Relaxed) && in_log > 0 && self.free.load(Relaxed) - in_log < self.least();
         if !is_needed() {
             return Ok(());
         }
@@ -255,12 +269,22 @@ impl DiskRoom {
     }
 }
 
-/// The bytes that a verb adds to the tables. A large body has pages of its own.
+/// The bytes of a row. A large body has pages of its own.
+fn of_body(body: &Body) -> i64 {
+    let length = body.as_ref().map_or(0, |body| bytes(body.len()));
+    ROW_BYTES + if length < ROW_BYTES { length } else { (length / PAGE_BYTES + 1) * PAGE_BYTES }
+}
+
+/// The bytes of the result that a verb adds.
+fn result(verb: &Verb) -> i64 {
+    match verb {
+        Verb::Work(WorkVerb::Complete { result: result @ Some(_), .. }) => of_body(result),
+        _ => 0,
+    }
+}
+
+/// The bytes of the messages and jobs that a verb adds.
 fn added(verb: &Verb) -> i64 {
-    let of_body = |body: &Body| {
-        let length = body.as_ref().map_or(0, |body| bytes(body.len()));
-        ROW_BYTES + if length < ROW_BYTES { length } else { (length / PAGE_BYTES + 1) * PAGE_BYTES }
-    };
     match verb {
         Verb::Send { handles, body, .. } => of_body(body).saturating_mul(bytes(handles.len())),
         Verb::SendEach(messages) => messages.iter().map(|message| of_body(&message.body)).fold(0, i64::saturating_add),
@@ -276,7 +300,8 @@ fn bytes(length: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::ConversationHandle;
+    use crate::id::{ConversationHandle, JobId};
+    use crate::protocol::work::TakenJob;
 
     const MB: i64 = 1 << 20;
 
@@ -326,6 +351,22 @@ mod tests {
     }
 
     #[test]
+    fn results_are_refused_after_messages_and_reports_without_one_are_not() {
+        let (fault, room) = disk_with(4 * MB);
+        let report = |result: Option<usize>| {
+            let taken = TakenJob { job: JobId(1), token: 1 };
+            Verb::Work(WorkVerb::Complete { taken, result: result.map(|length| Arc::new(vec![0; length])) })
+        };
+        assert!(room.admit(&[send(0)]).is_err());
+        drop(room.admit(&[report(Some(100 << 10))]).unwrap());
+        assert!(room.admit(&[report(Some(100 << 10)), send(0)]).is_err());
+        fault.shrink(64 * MB, 3 * MB);
+        room.measure_disk();
+        assert_eq!(room.admit(&[report(Some(0))]).unwrap_err().code(), Code::STORE_FULL);
+        drop(room.admit(&[report(None)]).unwrap());
+    }
+
+    #[test]
     fn what_calls_and_transactions_will_write_is_counted_until_they_end() {
         let (_, room) = disk_with(10 * MB);
         let mut promise = Promise::default();
@@ -348,14 +389,15 @@ mod tests {
         let (_, room) = disk_with(6 * MB);
         let fits = |bytes| room.left_for(bytes) >= 0;
         assert!(fits(MB / 2) && !fits(MB));
+        // A file that was emptied takes messages again, although the disk is full of it.
         room.free_inside.store(50 * MB, Relaxed);
-        assert!(fits(MB) && !fits(2 * MB));
+        assert!(fits(3 * MB) && !fits(4 * MB));
         // A log of that length is written again.
         room.log_length.store(2 * MB, Relaxed);
-        assert!(fits(3 * MB) && !fits(4 * MB));
+        assert!(fits(4 * MB) && !fits(5 * MB));
         // It makes the file grow.
         room.in_log.store(3 * MB, Relaxed);
-        assert!(fits(MB / 2) && !fits(MB));
+        assert!(fits(2 * MB) && !fits(3 * MB));
     }
 
     #[test]
