@@ -183,7 +183,6 @@ const OPENS_FILES: &[(&str, &str)] = &[
     ("src/cli/send/mod.rs", "a file of messages"),
     ("src/lab/load.rs", "a file of messages"),
     ("src/store/database/presence.rs", "the name of the machine"),
-    ("src/store/sqlite/disk_room.rs", "the log of a database, to cut it; SQLite has no lock on it"),
     ("src/store/sqlite/failure.rs", "/dev/null, to see whether any file can be opened"),
     ("src/store/sqlite/owner.rs", "the lock on the database; closed only if nothing else has the file open"),
 ];

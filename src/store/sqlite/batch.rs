@@ -169,8 +169,6 @@ pub(super) struct WriteSide {
     /// The version of the monitors' board that the tables show.
     pub(super) board_version: u64,
     pub(super) board_written: Instant,
-    /// The length of the log before the batch under way.
-    pub(super) log_before: u64,
     /// When it was last looked whether the file is still there.
     pub(super) file_checked: Instant,
     /// Set by a close: the marks in the tables are exact, and no later write may follow.

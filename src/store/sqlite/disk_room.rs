@@ -175,7 +175,7 @@ impl DiskRoom {
     }
 
     /// The length of the log.
-    pub(super) fn log_now(&self) -> u64 {
+    fn log_now(&self) -> u64 {
         let log = self.path.as_ref().and_then(|path| std::fs::metadata(owner::beside(path, "-wal")).ok());
         log.map_or(0, |log| log.len())
     }
@@ -253,19 +253,6 @@ impl DiskRoom {
                 in_log / 1024
             ),
         ))
-    }
-
-    /// Takes from the log what a batch has written that did not find room, so that the log before it can be written into the tables. SQLite
-    /// leaves it there, and a large one kept a file full for good. The log had this length before the batch, so all that is committed is
-    /// within it; no reader reads behind that.
-    pub(super) fn cut_log(&self, length: u64) {
-        let Some(path) = &self.path else { return };
-        let log = owner::beside(path, "-wal");
-        if self.log_now() > length
-            && let Err(error) = std::fs::OpenOptions::new().write(true).open(log).and_then(|log| log.set_len(length))
-        {
-            tracing::debug!(%error, "the log was not cut");
-        }
     }
 }
 
@@ -417,34 +404,5 @@ mod tests {
         let free = room.free_inside.load(Relaxed);
         assert!((1_990_000..2_100_000).contains(&free), "{free}");
         assert!(room.in_log.load(Relaxed) == 0 && !room.log_grows.load(Relaxed));
-    }
-
-    #[test]
-    fn a_log_that_is_cut_keeps_what_is_committed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.db");
-        let room = DiskRoom::new(Some(&path), None);
-        let connection = Connection::open(&path).unwrap();
-        connection
-            .execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (n, b); INSERT INTO t VALUES (1, '')")
-            .unwrap();
-        let length = room.log_now();
-        // More than the cache holds.
-        connection
-            .execute_batch("PRAGMA cache_size = 10; BEGIN; INSERT INTO t VALUES (2, zeroblob(2000000)); ROLLBACK")
-            .unwrap();
-        assert!(room.log_now() > length + 1_000_000);
-        room.cut_log(length);
-        assert_eq!(room.log_now(), length);
-        connection.execute_batch("INSERT INTO t VALUES (3, '')").unwrap();
-        let copy = folder.path().join("b.db");
-        std::fs::copy(&path, &copy).unwrap();
-        std::fs::copy(owner::beside(&path, "-wal"), owner::beside(&copy, "-wal")).unwrap();
-        for path in [path, copy] {
-            let rows = Connection::open(&path)
-                .unwrap()
-                .query_row("SELECT group_concat(n) FROM t", [], |row| row.get::<_, String>(0));
-            assert_eq!(rows.unwrap(), "1,3");
-        }
     }
 }

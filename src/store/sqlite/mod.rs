@@ -168,7 +168,6 @@ impl SqliteStore {
             recent_jobs: RefCell::default(),
             board_version: 0,
             board_written: engine::long_ago(),
-            log_before: 0,
             file_checked: engine::long_ago(),
             is_shut: false,
         };

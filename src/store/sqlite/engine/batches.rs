@@ -39,7 +39,6 @@ impl Engine {
             return;
         }
         let started = Instant::now();
-        write.log_before = self.disk.log_now();
         let mut batch = std::mem::take(&mut write.spare);
         // Dropped before the batch, so that a caller whose sender is dropped finds the failure.
         let _on_panic = OnPanic::new(self);
@@ -379,9 +378,6 @@ impl Engine {
         transaction: Option<SessionId>,
     ) {
         write.roll_back();
-        if failure.code() == Code::STORE_FULL {
-            self.disk.cut_log(write.log_before);
-        }
         // Marked first, so that a caller that gets the failure finds the store poisoned.
         let mut state = self.lock_even_failed();
         let is_first = state.failed.is_none();
