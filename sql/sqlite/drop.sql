@@ -19,6 +19,7 @@ DROP VIEW IF EXISTS sys_service_contracts;
 DROP VIEW IF EXISTS sys_services;
 DROP TABLE IF EXISTS dialoq_job_history;
 DROP TABLE IF EXISTS dialoq_unique_job;
+DROP TABLE IF EXISTS dialoq_job_body;
 DROP TABLE IF EXISTS dialoq_job;
 DROP TABLE IF EXISTS dialoq_work_marks;
 DROP TABLE IF EXISTS dialoq_work_schedule;

@@ -30,8 +30,8 @@ const LOG_OF_LEAST: i64 = 4;
 /// large transaction kept its size, 288 MB of one that inserted 300, until the broker was closed.
 const LOGS_LEFT: i64 = 4;
 
-/// The part of the size of a log that results may use of what is kept.
-const RESULTS_OF_LOG: i64 = 2;
+/// The part of the size of a log that answers may use of what is kept.
+const ANSWERS_OF_LOG: i64 = 2;
 
 /// With so much more than is kept free, it is measured ten times a second, else after each batch.
 const PLENTY: i64 = 256 << 20;
@@ -84,6 +84,19 @@ pub(super) struct DiskRoom {
     log_grows: AtomicBool,
     /// What calls and open transactions add that is not written yet, or was not when it was measured last.
     promised: AtomicI64,
+    /// The longest body of a message since the opening. A message that waits to be delivered, or a dead letter that goes back, is written
+    /// once more as it is.
+    largest_body: AtomicI64,
+}
+
+/// For what a call or a transaction adds to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Adds {
+    /// For itself.
+    More,
+    /// For what it has received or taken, which it removes: it may use a part of what is kept, as a call may that reports a job done. Else
+    /// work that leads to more work would stand still on a disk that is full of it.
+    Answers,
 }
 
 /// The room for what a call or a transaction adds, until it has ended.
@@ -121,6 +134,7 @@ impl DiskRoom {
             log_length: AtomicI64::new(0),
             log_grows: AtomicBool::new(true),
             promised: AtomicI64::new(0),
+            largest_body: AtomicI64::new(0),
         };
         if let Some(disk) = room.disk() {
             room.log_pages = (disk.size / PAGE_BYTES / DISK_OF_LOGS).clamp(FEWEST_LOG_PAGES, LOG_PAGES);
@@ -132,6 +146,11 @@ impl DiskRoom {
     /// A log of so many bytes is written into the tables.
     pub(super) fn log_bytes(&self) -> i64 {
         self.log_pages * PAGE_BYTES
+    }
+
+    /// Keeps room for a message of that length to be written once more.
+    pub(super) fn expect_body(&self, bytes: i64) {
+        self.largest_body.fetch_max(bytes, Relaxed);
     }
 
     /// What is kept of the disk in any case.
@@ -180,40 +199,49 @@ impl DiskRoom {
         log.map_or(0, |log| log.len())
     }
 
-    /// What is left of the disk when so much has been written to the log and into the tables, beside a whole log of what is waiting and
-    /// what that makes the tables grow by.
+    /// What is left of the disk when so much has been written to the log and into the tables, beside a whole log of what is waiting, with the
+    /// longest message once more, and what that makes the tables grow by.
     fn left_for(&self, added: i64) -> i64 {
+        self.left_with(added, 0)
+    }
+
+    /// The same if a message has so many bytes.
+    fn left_with(&self, added: i64, longest: i64) -> i64 {
         let free = self.free.load(Relaxed);
         if free == i64::MAX {
             return i64::MAX;
         }
-        let to_log = self.log_bytes() + added + added / WRITTEN_TWICE - self.log_length.load(Relaxed);
-        let to_tables = self.log_bytes() - self.least() + added - self.free_inside.load(Relaxed);
+        let waiting = self.log_bytes() + longest.max(self.largest_body.load(Relaxed));
+        let to_log = waiting + added + added / WRITTEN_TWICE - self.log_length.load(Relaxed);
+        let to_tables = waiting - self.least() + added - self.free_inside.load(Relaxed);
         free - self.in_log.load(Relaxed) - self.least() - to_log.max(0) - to_tables.max(0)
     }
 
-    /// Refuses verbs that add messages, jobs or results for which there is no room. Results may use a part of what is kept, so that jobs
-    /// are reported longest.
+    /// Refuses verbs that add messages, jobs or results for which there is no room.
     ///
     /// # Errors
     /// 60017; nothing has happened.
-    pub(super) fn admit(self: &Arc<Self>, verbs: &[Verb]) -> Result<Promise> {
+    pub(super) fn admit(self: &Arc<Self>, verbs: &[Verb], adds: Adds) -> Result<Promise> {
         let sum = |of: fn(&Verb) -> i64| verbs.iter().map(of).fold(0, i64::saturating_add);
-        let (waiting, results) = (sum(added), sum(result));
-        let added = waiting.saturating_add(results).min(i64::MAX / 16);
+        let added = sum(added).min(i64::MAX / 16);
         if added == 0 || self.path.is_none() {
             return Ok(Promise::default());
         }
-        let least = if waiting == 0 { -self.log_bytes() / RESULTS_OF_LOG } else { 0 };
+        let least = match adds {
+            Adds::More if !verbs.iter().any(is_completion) => 0,
+            _ => -self.log_bytes() / ANSWERS_OF_LOG,
+        };
+        let longest = verbs.iter().map(longest_message).max().unwrap_or(0);
         let promise = Promise(Some((self.clone(), added)));
         let all = self.promised.fetch_add(added, Relaxed) + added;
-        if self.left_for(all) >= least {
-            return Ok(promise);
+        let mut left = self.left_with(all, longest);
+        if left < least {
+            // There may be room again, and where only messages and jobs are refused no batch measures it.
+            self.measure_disk();
+            left = self.left_with(all, longest);
         }
-        // There may be room again, and where only messages and jobs are refused no batch measures it.
-        self.measure_disk();
-        let left = self.left_for(all);
         if left >= least {
+            self.expect_body(longest);
             return Ok(promise);
         }
         let kb = |bytes: i64| bytes.max(0) / 1024;
@@ -262,20 +290,29 @@ fn of_body(body: &Body) -> i64 {
     ROW_BYTES + if length < ROW_BYTES { length } else { (length / PAGE_BYTES + 1) * PAGE_BYTES }
 }
 
-/// The bytes of the result that a verb adds.
-fn result(verb: &Verb) -> i64 {
-    match verb {
-        Verb::Work(WorkVerb::Complete { result: result @ Some(_), .. }) => of_body(result),
-        _ => 0,
-    }
+/// Whether a verb ends the work on a job.
+fn is_completion(verb: &Verb) -> bool {
+    matches!(verb, Verb::Work(WorkVerb::Complete { .. }))
 }
 
-/// The bytes of the messages and jobs that a verb adds.
+/// The bytes of the messages, jobs and results that a verb adds.
 fn added(verb: &Verb) -> i64 {
     match verb {
         Verb::Send { handles, body, .. } => of_body(body).saturating_mul(bytes(handles.len())),
         Verb::SendEach(messages) => messages.iter().map(|message| of_body(&message.body)).fold(0, i64::saturating_add),
         Verb::Work(WorkVerb::Push(push)) => of_body(&push.body),
+        Verb::Work(WorkVerb::Complete { result: result @ Some(_), .. }) => of_body(result),
+        _ => 0,
+    }
+}
+
+/// The bytes of the longest message that a verb adds.
+fn longest_message(verb: &Verb) -> i64 {
+    match verb {
+        Verb::Send { body: Some(body), .. } => bytes(body.len()),
+        Verb::SendEach(messages) => {
+            bytes(messages.iter().filter_map(|message| message.body.as_ref()).map(|body| body.len()).max().unwrap_or(0))
+        }
         _ => 0,
     }
 }
@@ -289,8 +326,13 @@ mod tests {
     use super::*;
     use crate::id::{ConversationHandle, JobId};
     use crate::protocol::work::TakenJob;
+    use crate::store::sqlite::tests::jobs;
 
     const MB: i64 = 1 << 20;
+
+    fn add(length: usize) -> Verb {
+        jobs::push(Some(vec![0; length]))
+    }
 
     fn send(length: usize) -> Verb {
         let body = Some(Arc::new(vec![0; length]));
@@ -314,43 +356,45 @@ mod tests {
         }
         let room = DiskRoom::new(None, None);
         assert!(room.log_pages == LOG_PAGES && !room.is_short(), "in memory there is no disk");
-        drop(room.admit(&[send(1 << 20)]).unwrap());
+        drop(room.admit(&[add(1 << 20)], Adds::More).unwrap());
     }
 
     #[test]
     fn what_is_added_is_refused_while_there_is_room_for_all_else() {
         let (fault, room) = disk_with(7 * MB);
-        drop(room.admit(&[send(1 << 20)]).unwrap());
+        drop(room.admit(&[add(1 << 20)], Adds::More).unwrap());
         fault.shrink(64 * MB, 5 * MB);
         room.measure_disk();
-        let refusal = room.admit(&[send(1 << 20)]).unwrap_err();
+        let refusal = room.admit(&[add(1 << 20)], Adds::More).unwrap_err();
         assert_eq!(refusal.code(), Code::STORE_FULL);
         assert!(refusal.message().contains("1024 KB are left") && refusal.message().contains("2186 KB"), "{refusal}");
-        drop(room.admit(&[send(100 << 10)]).unwrap());
+        drop(room.admit(&[add(100 << 10)], Adds::More).unwrap());
         fault.shrink(64 * MB, 0);
         room.measure_disk();
-        assert!(room.admit(&[send(0)]).is_err());
-        drop(room.admit(&[Verb::GetConversationGroup { queue: "q".into() }]).unwrap());
+        assert!(room.admit(&[add(0)], Adds::More).is_err());
+        drop(room.admit(&[Verb::GetConversationGroup { queue: "q".into() }], Adds::More).unwrap());
         // It is measured again when a call is refused.
         fault.shrink(64 * MB, 64 * MB);
-        drop(room.admit(&[send(1 << 20)]).unwrap());
+        drop(room.admit(&[add(1 << 20)], Adds::More).unwrap());
         assert_eq!(room.promised.load(Relaxed), 0);
     }
 
     #[test]
-    fn results_are_refused_after_messages_and_reports_without_one_are_not() {
+    fn answers_are_refused_after_messages_and_reports_without_a_result_are_not() {
         let (fault, room) = disk_with(4 * MB);
         let report = |result: Option<usize>| {
             let taken = TakenJob { job: JobId(1), token: 1 };
             Verb::Work(WorkVerb::Complete { taken, result: result.map(|length| Arc::new(vec![0; length])) })
         };
-        assert!(room.admit(&[send(0)]).is_err());
-        drop(room.admit(&[report(Some(100 << 10))]).unwrap());
-        assert!(room.admit(&[report(Some(100 << 10)), send(0)]).is_err());
+        assert!(room.admit(&[add(0)], Adds::More).is_err());
+        drop(room.admit(&[report(Some(100 << 10))], Adds::More).unwrap());
+        drop(room.admit(&[report(None), add(100 << 10)], Adds::More).unwrap());
+        drop(room.admit(&[add(100 << 10)], Adds::Answers).unwrap());
+        assert!(room.admit(&[add(1 << 20)], Adds::Answers).is_err());
         fault.shrink(64 * MB, 3 * MB);
         room.measure_disk();
-        assert_eq!(room.admit(&[report(Some(0))]).unwrap_err().code(), Code::STORE_FULL);
-        drop(room.admit(&[report(None)]).unwrap());
+        assert_eq!(room.admit(&[report(Some(0))], Adds::More).unwrap_err().code(), Code::STORE_FULL);
+        drop(room.admit(&[report(None)], Adds::More).unwrap());
     }
 
     #[test]
@@ -358,17 +402,31 @@ mod tests {
         let (_, room) = disk_with(10 * MB);
         let mut promise = Promise::default();
         let mut admitted = 0;
-        while let Ok(more) = room.admit(&[send(100 << 10)]) {
+        while let Ok(more) = room.admit(&[add(100 << 10)], Adds::More) {
             promise.join(more);
             admitted += 1;
             // Measured before anything is written.
             room.measure_disk();
         }
         assert_eq!(admitted, 27, "6 MB, each written twice");
-        assert!(room.admit(&[send(0), send(200 << 10)]).is_err());
+        assert!(room.admit(&[add(0), add(200 << 10)], Adds::More).is_err());
         drop(promise);
         assert_eq!(room.promised.load(Relaxed), 0);
-        drop(room.admit(&[send(100 << 10)]).unwrap());
+        drop(room.admit(&[add(100 << 10)], Adds::More).unwrap());
+    }
+
+    /// A message of 4.5 MB that waited for its queue filled a disk of 20 MB when it was delivered.
+    #[test]
+    fn room_is_kept_for_the_longest_message_to_be_written_once_more() {
+        let (fault, room) = disk_with(20 * MB);
+        assert!(room.admit(&[send(8 << 20)], Adds::More).is_err());
+        drop(room.admit(&[send(2 << 20)], Adds::More).unwrap());
+        fault.shrink(64 * MB, 9 * MB);
+        room.measure_disk();
+        drop(room.admit(&[send(200 << 10)], Adds::More).unwrap());
+        fault.shrink(64 * MB, 7 * MB);
+        room.measure_disk();
+        assert!(room.admit(&[send(200 << 10)], Adds::More).is_err(), "4 MB, and 4 for that message");
     }
 
     #[test]

@@ -17,10 +17,10 @@ use crate::protocol::definition::{
 };
 use crate::protocol::work::TakenJob;
 use crate::sql::sqlite::read::{
-    self, BROKER, DEAD_LETTER_KEYS, DONE_UNITS, EVENT_NOTIFICATIONS, MESSAGE_TYPES, RECEIVE_SEQUENCES,
-    RETAINED_ORPHANS, SERVICES, TRANSMISSION_KEYS, XML_SCHEMA_COLLECTIONS,
+    self, BROKER, DEAD_LETTER_KEYS, DONE_UNITS, EVENT_NOTIFICATIONS, JOB_BODY_ORPHANS, MESSAGE_TYPES,
+    RECEIVE_SEQUENCES, RETAINED_ORPHANS, SERVICES, TRANSMISSION_KEYS, XML_SCHEMA_COLLECTIONS,
 };
-use crate::sql::sqlite::rows::{self, DELETE_RECEIVE_SEQUENCE};
+use crate::sql::sqlite::rows::{self, DELETE_JOB_BODY, DELETE_RECEIVE_SEQUENCE};
 use crate::time::Timestamp;
 use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
@@ -65,6 +65,8 @@ impl Orphans {
 pub(super) struct Loaded {
     pub(super) restored: Restored,
     pub(super) orphans: Orphans,
+    /// The bytes of the longest body of a message.
+    pub(super) largest_body: i64,
     /// All numbers ever used are below these.
     pub(super) marks: (u64, u64, u64),
 }
@@ -111,14 +113,17 @@ pub(super) fn core(
         }
         Ok(())
     })?;
+    let mut largest_body = None;
     each(connection, MESSAGE_KEYS, |row| {
         let class = delivery_class(row, 2)?;
         restore.message(unsigned(row, 0)?, unsigned(row, 1)?, class, unsigned(row, 3)?, row.get(4)?);
+        largest_body = largest_body.max(row.get(5)?);
         Ok(())
     })?;
     each(connection, DEAD_LETTER_KEYS, |row| {
         let handle = ConversationHandle(id(row, 2)?);
         restore.dead_letter(unsigned(row, 0)?, unsigned(row, 1)?, handle, delivery_class(row, 3)?, unsigned(row, 4)?);
+        largest_body = largest_body.max(row.get(5)?);
         Ok(())
     })?;
     each(connection, TRANSMISSION_KEYS, |row| {
@@ -126,6 +131,7 @@ pub(super) fn core(
         let level = row.get::<_, u8>(3).unwrap_or(1);
         let (id, endpoint_id, sequence) = (unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?);
         restore.transmission(id, endpoint_id, sequence, level, row.get(4)?, row.get(5)?);
+        largest_body = largest_body.max(row.get(6)?);
         Ok(())
     })?;
     each(connection, RETAINED_ORPHANS, |row| {
@@ -136,11 +142,15 @@ pub(super) fn core(
         restore.unit(id(row, 0)?, Timestamp(row.get(1)?));
         Ok(())
     })?;
+    each(connection, JOB_BODY_ORPHANS, |row| {
+        orphans.add(&mut repairs, "dialoq_job_body", DELETE_JOB_BODY, row.get(0)?);
+        Ok(())
+    })?;
     restore.held_jobs(held_jobs);
     work::jobs(connection, &mut restore, now)?;
     let mut restored = restore.finish(now)?;
     restored.repairs.append(repairs);
-    Ok(Loaded { restored, orphans, marks })
+    Ok(Loaded { restored, orphans, largest_body: largest_body.unwrap_or(0), marks })
 }
 
 fn delivery_class(row: &Row<'_>, column: usize) -> rusqlite::Result<DeliveryClass> {

@@ -61,7 +61,7 @@ use crate::time::{Clock, Timestamp};
 use answered::Answered;
 use batch::{Batch, Sender, Slot, Slots, WriteSide};
 use deferred::DeferredKeys;
-use disk_room::DiskRoom;
+use disk_room::{Adds, DiskRoom};
 use engine::Engine;
 use failure::{poisoned, storage};
 use known_schema::KnownSchema;
@@ -183,8 +183,9 @@ impl SqliteStore {
         } else {
             // Reading and mending are one transaction, so that no other program writes in between.
             board::clear(&write).map_err(|error| storage(&doing(), error))?;
-            let load::Loaded { restored, orphans, marks } =
+            let load::Loaded { restored, orphans, largest_body, marks } =
                 load::core(&write.connection, ids, limits, &held_jobs, now)?;
+            disk.expect_body(largest_body);
             orphans.delete(&write.connection)?;
             write.commit(&mut Batch { changes: restored.changes, ..Batch::default() })?;
             repairs = restored.repairs.into_list();
@@ -455,7 +456,7 @@ impl Store for SqliteStore {
     fn submit(&self, mut unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
             let _judgements = self.engine.checking.judge(&unit).await;
-            let _promise = self.engine.disk.admit(&unit)?;
+            let _promise = self.engine.disk.admit(&unit, Adds::More)?;
             let cost = cost(&unit).min(ROOM);
             let takes_leased_jobs = answered::takes_leased_jobs(&unit);
             loop {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 mod against_sqlite;
 mod bounds;
+mod job_bodies;
 pub(super) mod jobs;
 mod kept_statements;
 mod leaving;

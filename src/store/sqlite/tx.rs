@@ -2,7 +2,7 @@
 
 use super::SqliteStore;
 use super::batch::{Sender, Slot, Slots};
-use super::disk_room::Promise;
+use super::disk_room::{Adds, Promise};
 use super::engine::Engine;
 use super::group_handover::{HandedOver, Handover};
 use super::known_statement::KnownStatement;
@@ -34,6 +34,7 @@ pub(super) struct SqliteTx {
     handed_over: HandedOver,
     /// The room for what it adds.
     promise: Promise,
+    adds: Adds,
     /// Whether a caller has got messages or jobs of it. A unit with an id gives everything at its end, so until then none of it is seen.
     seen: Seen,
 }
@@ -50,6 +51,7 @@ impl SqliteTx {
             savepoints: Vec::new(),
             handed_over: HandedOver::default(),
             promise: Promise::default(),
+            adds: Adds::More,
             seen,
         })
     }
@@ -76,7 +78,7 @@ impl SqliteTx {
     /// Runs a verb in the core; if it meets a locked group, registers the wait.
     fn order(&mut self, verb: Verb) -> Result<(Next, Savepoint)> {
         let engine = &self.store.engine;
-        self.promise.join(engine.disk.admit(std::slice::from_ref(&verb))?);
+        self.promise.join(engine.disk.admit(std::slice::from_ref(&verb), self.adds)?);
         let queue = match &verb {
             Verb::Receive { queue, .. } | Verb::GetConversationGroup { queue } => Some(queue.clone()),
             _ => None,
@@ -141,6 +143,11 @@ impl SqliteTx {
             },
         };
         undo.is_armed = outcome.is_err();
+        match &outcome {
+            Ok(Outcome::Received(messages)) if !messages.is_empty() => self.adds = Adds::Answers,
+            Ok(Outcome::Jobs(jobs)) if !jobs.is_empty() => self.adds = Adds::Answers,
+            _ => {}
+        }
         outcome
     }
 

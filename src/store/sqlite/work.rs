@@ -19,11 +19,16 @@ use std::sync::Arc;
 const CUT_ROWS: usize = 2000;
 const MOST_CUTS: u32 = 100;
 
+/// A longer body has a row of its own, which is not written again when its job is taken, reported or failed: jobs of 2 MB filled a disk of
+/// 20 MB when they were taken.
+const MOST_BODY_INSIDE: usize = 1024;
+
 impl Writer<'_> {
     /// Writes a change of a work queue.
     pub(super) fn write_work(&mut self, change: &WorkChange) -> Result<()> {
         match change {
             WorkChange::DeleteJobs { queue_id } => {
+                self.run(Write::DeleteJobBodies, [queue_id])?;
                 self.run(Write::DeleteJobs, [queue_id])?;
                 self.run(Write::DeleteJobHistory, [queue_id])?;
             }
@@ -68,6 +73,7 @@ impl Writer<'_> {
                     )?;
                 }
                 self.run(Write::DeleteJob, [int(*job_id)])?;
+                self.run(Write::DeleteJobBody, [int(*job_id)])?;
             }
             WorkChange::CutHistory { queue_id, finished_before, first_number, now } => {
                 let cut = params![queue_id, finished_before.0, int(*first_number), now.0];
@@ -127,6 +133,9 @@ impl Writer<'_> {
     }
 
     fn insert_job(&mut self, row: &JobRow) -> Result<()> {
+        let body = row.body.as_ref().map(|body| &body[..]);
+        let (inside, outside) =
+            if body.is_some_and(|body| body.len() > MOST_BODY_INSIDE) { (None, body) } else { (body, None) };
         self.run(
             Write::InsertJob,
             params![
@@ -139,9 +148,12 @@ impl Writer<'_> {
                 row.at.map(|at| at.0),
                 row.pushed_at.0,
                 &*row.pushed_by,
-                row.body.as_deref(),
+                inside,
             ],
         )?;
+        if outside.is_some() {
+            self.run(Write::InsertJobBody, params![int(row.job_id), outside])?;
+        }
         if let Some(unique_key) = &row.unique_key {
             let until_at = row.unique_until.map(|until| until.0);
             self.run(Write::InsertUniqueJob, params![row.queue_id, &**unique_key, int(row.job_id), until_at])?;

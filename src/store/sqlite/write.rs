@@ -60,9 +60,11 @@ statements! {
     DeleteWorkSchedule = DELETE_WORK_SCHEDULE;
     SetScheduleTimes = SET_SCHEDULE_TIMES;
     DeleteJobs = DELETE_JOBS;
+    DeleteJobBodies = DELETE_JOB_BODIES;
     DeleteJobHistory = DELETE_JOB_HISTORY;
     SetWorkMarks = SET_WORK_MARKS;
     InsertJob = INSERT_JOB;
+    InsertJobBody = INSERT_JOB_BODY;
     TakeJob = TAKE_JOB;
     FailJob = FAIL_JOB;
     ReturnJob = RETURN_JOB;
@@ -72,6 +74,7 @@ statements! {
     RedriveJob = REDRIVE_JOB;
     InsertJobHistory = INSERT_JOB_HISTORY;
     DeleteJob = DELETE_JOB;
+    DeleteJobBody = DELETE_JOB_BODY;
     CutJobHistory = CUT_JOB_HISTORY;
     InsertUniqueJob = INSERT_UNIQUE_JOB;
     DeleteUniqueJob = DELETE_UNIQUE_JOB;
@@ -88,6 +91,8 @@ impl Write {
                 | Self::DeleteReceiveSequence
                 | Self::DeleteRetained
                 | Self::DeleteJobs
+                | Self::DeleteJobBodies
+                | Self::DeleteJobBody
                 | Self::DeleteJobHistory
                 | Self::CutJobHistory
         )

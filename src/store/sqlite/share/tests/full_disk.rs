@@ -292,3 +292,45 @@ async fn a_transaction_adds_no_more_than_there_is_room_for() {
         store.submit(vec![push(Some(vec![0; 100 << 10]))]).await.unwrap();
     }
 }
+
+/// Work that leads to more work stood still on a disk that was full of it.
+#[tokio::test]
+async fn what_a_transaction_took_may_be_answered_where_nothing_else_is_added() {
+    let _limit = crate::testing::limit();
+    const MB: i64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Fault::disk();
+    disk.shrink(64 * MB, 60 * MB);
+    let (store, handle) = opened_on(&disk, folder.path()).await;
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    store.submit(vec![definitions("CREATE WORK QUEUE w")]).await.unwrap();
+    store.submit(vec![send(handle, "m"), send(handle, "m")]).await.unwrap();
+    let body = || Some(vec![0; 100 << 10]);
+    store.submit(vec![push(body()), push(body())]).await.unwrap();
+    for store in [&store, &guest] {
+        let mut free = 8 * MB;
+        while store.submit(vec![push(body())]).await.is_ok() {
+            free -= 100 << 10;
+            disk.shrink(64 * MB, free);
+        }
+        let mut tx = store.begin(Seen::always()).await.unwrap();
+        assert_eq!(tx.execute(push(body())).await.unwrap_err().code(), Code::STORE_FULL, "it took nothing");
+        let receive = Verb::Receive { queue: "q".into(), top: Some(1), from: ReceiveFrom::Any };
+        tx.execute(receive).await.unwrap();
+        tx.execute(push(body())).await.unwrap();
+        tx.commit().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
+        let Outcome::Jobs(jobs) = tx.execute(take(Hold::Transaction)).await.unwrap() else { panic!("no jobs") };
+        tx.execute(push(body())).await.unwrap();
+        tx.execute(Verb::Work(WorkVerb::Complete { taken: jobs[0].taken, result: None })).await.unwrap();
+        tx.commit().await.unwrap();
+        let mut tx = store.begin(Seen::always()).await.unwrap();
+        tx.execute(take(Hold::Transaction)).await.unwrap();
+        let mut pushed = 0;
+        while tx.execute(push(body())).await.is_ok() {
+            pushed += 1;
+            assert!(pushed < 20, "it may use a quarter of what is kept, 1 MB");
+        }
+        tx.rollback(None).await.unwrap();
+    }
+}
