@@ -165,6 +165,7 @@ pub mod mssql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod protocol;
+mod raised_gauge;
 pub mod receive;
 mod sql;
 pub mod status;

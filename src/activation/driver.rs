@@ -8,6 +8,7 @@ use crate::catalog::{Activation, Catalog, fold_name};
 use crate::error::{Code, Error, ErrorKind};
 use crate::protocol::Verb;
 use crate::protocol::definition::{QueueEvent, WorkNumber};
+use crate::raised_gauge::RaisedGauge;
 use crate::store::{
     ActivatedTaskRow, CutShort, MonitorRow, QueueActivity, ReaderSlot, Seen, Store, work_queue_on_board,
 };
@@ -116,6 +117,7 @@ struct Reader {
     stopping: watch::Receiver<bool>,
     /// Freed after the reader has gone and its transactions with it.
     place: ReaderPlace,
+    _gauge: RaisedGauge,
 }
 
 /// A place among the readers of a queue.
@@ -183,7 +185,6 @@ impl Drop for Driver {
         let board = self.store.activity().monitors();
         board.remove_monitor(self.monitor_id);
         self.running.values().for_each(|reader| board.remove_task(reader.task_id));
-        gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).decrement(self.running.len() as f64);
     }
 }
 
@@ -557,9 +558,9 @@ impl Driver {
                 // Here, as the text of the user's error is the user's code: if it panics, the reader has panicked, and not the driver.
                 (outcome.map_err(HandlerError::into_error), left_open)
             });
-            gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).increment(1.0);
+            let gauge = RaisedGauge::new(gauge!("dialoq_tasks_running", "queue" => self.queue.clone()));
             let place = ReaderPlace { queue_id: queue.id, slot };
-            self.running.insert(handle.id(), Reader { task_id, traces, stopping, place });
+            self.running.insert(handle.id(), Reader { task_id, traces, stopping, place, _gauge: gauge });
             self.store.activity().monitors().put_task(ActivatedTaskRow {
                 task_id,
                 monitor_id: self.monitor_id,
@@ -589,7 +590,6 @@ impl Driver {
         self.take_failures();
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some(reader) = self.running.remove(&id) else { return false };
-        gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).decrement(1.0);
         let messages = reader.traces.served();
         self.served += messages;
         self.store.activity().monitors().remove_task(reader.task_id);

@@ -1,6 +1,6 @@
 //! The arrivals of a stream that are not durably committed yet: how many there may be, and what became of them.
 
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -87,9 +87,10 @@ impl Drop for WindowPlace {
         let mut state = self.window.lock();
         state.open -= 1;
         if self.is_confirming {
-            // The runtime dropped the task that commits.
+            // The runtime dropped the task that commits, and what it has sent of the commit may happen.
             state.confirming -= 1;
-            state.failures.push_back(Error::closed());
+            let why = "the runtime of the commit has ended, so the commit may have happened or not";
+            state.failures.push_back(Error::new(Code::COMMIT_UNKNOWN, why));
         }
         if let Some(waker) = state.waker.take() {
             drop(state);
@@ -101,5 +102,23 @@ impl Drop for WindowPlace {
 impl std::fmt::Debug for WindowPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WindowPlace").field("is_confirming", &self.is_confirming).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_whose_runtime_ends_may_have_happened() {
+        let window = Window::default();
+        let mut place = window.enter();
+        place.confirm();
+        let context = &Context::from_waker(Waker::noop());
+        assert!(window.poll_settled(context).is_pending());
+        drop(place);
+        let Poll::Ready(Err(error)) = window.poll_settled(context) else { panic!("it is reported") };
+        assert_eq!(error.code(), Code::COMMIT_UNKNOWN);
+        assert!(window.poll_settled(context).is_ready());
     }
 }

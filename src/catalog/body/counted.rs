@@ -319,11 +319,13 @@ fn write_canonical(value: &Value, to: &mut Vec<u8>) -> bool {
         Value::Number(number) => text(b'0', &canonical_number(number)),
         Value::String(string) => text(b's', string),
         Value::Array(items) => text(b'[', "") && items.iter().all(|item| write_canonical(item, to)) && end(to),
-        // The map keeps its keys sorted.
         Value::Object(members) => {
             let is_paid = text(b'{', "");
+            // The map keeps them sorted, unless another crate of the program has turned the feature `preserve_order` on.
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_unstable_by_key(|(key, _)| *key);
             is_paid
-                && members.iter().all(|(key, value)| {
+                && sorted.into_iter().all(|(key, value)| {
                     to.extend_from_slice(&(key.len() as u64).to_le_bytes());
                     to.extend_from_slice(key.as_bytes());
                     pay_for_text(key) && write_canonical(value, to)
@@ -338,12 +340,14 @@ fn end(to: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Equal numbers are written alike, whether as integers or with a fraction of zero.
+/// Equal numbers are written alike, whether as integers or with a fraction of zero, also if another crate of the program has turned the
+/// feature `arbitrary_precision` on, with which a number is its text.
 fn canonical_number(number: &Number) -> String {
     /// Below this a float without a fraction is exactly an `i128`.
     const EXACT: f64 = 1e30;
-    match number.as_f64().filter(|_| number.is_f64()) {
-        None => number.to_string(),
+    let integer = || number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    match number.as_f64().filter(|_| integer().is_none()) {
+        None => integer().map_or_else(|| number.to_string(), |integer| integer.to_string()),
         #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
         Some(float) if float.trunc() == float && float.abs() < EXACT => (float as i128).to_string(),
         Some(float) => format!("{:x}", float.to_bits()),

@@ -623,6 +623,7 @@ impl Store for SqliteStore {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
+        Err(ended) if ended.is_cancelled() => Err(Error::new(Code::STORE_CLOSED, "the runtime of this call has ended")),
         Err(panicked) => Err(poisoned(&panicked.to_string())),
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::error::Code;
 use crate::protocol::work::{Job, JobState};
+use crate::raised_gauge::RaisedGauge;
 use metrics::{counter, gauge, histogram};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,18 +107,18 @@ pub(super) fn note_state(job: &Job, state: JobState) {
 pub(super) struct AtWork {
     queue: Arc<str>,
     began: Instant,
+    _running: RaisedGauge,
 }
 
 impl AtWork {
     pub(super) fn on(job: &Job) -> Self {
-        gauge!("dialoq_jobs_running", "queue" => job.queue.clone()).increment(1.0);
-        Self { queue: job.queue.clone(), began: Instant::now() }
+        let running = RaisedGauge::new(gauge!("dialoq_jobs_running", "queue" => job.queue.clone()));
+        Self { queue: job.queue.clone(), began: Instant::now(), _running: running }
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        gauge!("dialoq_jobs_running", "queue" => self.queue.clone()).decrement(1.0);
         histogram!("dialoq_job_seconds", "queue" => self.queue.clone()).record(self.began.elapsed());
     }
 }
