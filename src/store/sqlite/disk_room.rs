@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A checkpoint writes a write-ahead log of so many pages into the tables. Large, because a checkpoint costs two more syncs, and because it
 /// writes a page once however often the page has changed.
@@ -35,6 +36,9 @@ const ANSWERS_OF_LOG: i64 = 2;
 
 /// With so much more than is kept free, it is measured ten times a second, else after each batch.
 const PLENTY: i64 = 256 << 20;
+
+/// A statement that adds so much that a disk with plenty of room is full runs for longer.
+const LONG: Duration = Duration::from_millis(20);
 
 /// The bytes of a row beside its body, with its places in the indexes.
 const ROW_BYTES: i64 = 1024;
@@ -80,6 +84,8 @@ pub(super) struct DiskRoom {
     in_log: AtomicI64,
     /// The length of the log.
     log_length: AtomicI64,
+    /// Whether the two were measured after the last batch. Else batches since then may have made the file grow by a whole log.
+    is_exact: AtomicBool,
     /// Whether one of the two has grown since it was measured before. A log that writes its own pages again takes no room.
     log_grows: AtomicBool,
     /// What calls and open transactions add that is not written yet, or was not when it was measured last.
@@ -132,6 +138,7 @@ impl DiskRoom {
             free_inside: AtomicI64::new(0),
             in_log: AtomicI64::new(0),
             log_length: AtomicI64::new(0),
+            is_exact: AtomicBool::new(false),
             log_grows: AtomicBool::new(true),
             promised: AtomicI64::new(0),
             largest_body: AtomicI64::new(0),
@@ -176,17 +183,16 @@ impl DiskRoom {
     /// Measures the disk and the file; on the connection that writes, between two batches.
     pub(super) fn measure(&self, connection: &Connection) {
         let Some(path) = &self.path else { return };
-        let pages = |what| connection.pragma_query_value(None, what, |row| row.get::<_, i64>(0));
-        if let (Ok(all), Ok(free), Ok(size)) = (pages("page_count"), pages("freelist_count"), pages("page_size"))
-            && let Ok(file) = std::fs::metadata(path)
+        if let Some(in_log) = growth(connection, path)
+            && let (Ok(free), Ok(size)) = (pragma(connection, "freelist_count"), pragma(connection, "page_size"))
         {
             self.free_inside.store(free * size, Relaxed);
-            let in_log = (all * size - i64::try_from(file.len()).unwrap_or(i64::MAX)).max(0);
             let log = i64::try_from(self.log_now()).unwrap_or(i64::MAX);
             let grows = [in_log > self.in_log.swap(in_log, Relaxed), log > self.log_length.swap(log, Relaxed)];
             self.log_grows.store(grows.contains(&true), Relaxed);
         }
         self.measure_disk();
+        self.is_exact.store(self.is_short(), Relaxed);
     }
 
     fn measure_disk(&self) {
@@ -257,6 +263,24 @@ impl DiskRoom {
         ))
     }
 
+    /// For a statement of the user; `None` if there is no disk.
+    pub(super) fn for_statement(self: &Arc<Self>) -> Option<StatementRoom> {
+        self.path.as_ref().map(|_| StatementRoom { room: self.clone(), free_before: None })
+    }
+
+    /// Whether what a statement of the user has written could be committed and not be written into the file, which would be full for good
+    /// then. It is asked of statements that have run for long, and on a disk with little room.
+    pub(super) fn has_outgrown(&self, connection: &Connection, ran: Duration) -> bool {
+        let Some(path) = self.path.as_ref().filter(|_| ran >= LONG || self.is_short()) else { return false };
+        let (Some(grown), Some(disk)) = (growth(connection, path), self.disk()) else { return false };
+        grown > self.in_log.load(Relaxed) && disk.free - grown < self.least()
+    }
+
+    /// The changed pages that may be in memory: what is left of them to be written finds room at the commit.
+    pub(super) fn unwritten_bytes(&self) -> i64 {
+        self.least()
+    }
+
     /// Refuses to write anything where the log grows and the room is needed to write it into the file: without that, the file is full for
     /// good. It comes to this if a reader holds the log back, or another program fills the disk.
     ///
@@ -282,6 +306,34 @@ impl DiskRoom {
             ),
         ))
     }
+}
+
+/// What a statement of the user must leave of the disk while it runs.
+#[derive(Debug, Clone)]
+pub(super) struct StatementRoom {
+    room: Arc<DiskRoom>,
+    free_before: Option<i64>,
+}
+
+impl StatementRoom {
+    /// Whether a statement has used up the room, but for what the log needs to be written into the file.
+    pub(super) fn is_used_up(&mut self) -> bool {
+        let Some(disk) = self.room.disk() else { return false };
+        let before = *self.free_before.get_or_insert(disk.free);
+        let unmeasured = if self.room.is_exact.load(Relaxed) { 0 } else { self.room.log_bytes() };
+        disk.free < before && disk.free < self.room.in_log.load(Relaxed) + unmeasured + self.room.least()
+    }
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+/// What a file grows by when all that was written is in it.
+fn growth(connection: &Connection, path: &Path) -> Option<i64> {
+    let (pages, size) = (pragma(connection, "page_count").ok()?, pragma(connection, "page_size").ok()?);
+    let file = std::fs::metadata(path).ok()?;
+    Some((pages * size - i64::try_from(file.len()).unwrap_or(i64::MAX)).max(0))
 }
 
 /// The bytes of a row. A large body has pages of its own.

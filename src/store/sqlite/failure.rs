@@ -38,6 +38,11 @@ fn judge(error: &rusqlite::Error) -> (Code, &'static str) {
             "the file, its folder, or the -wal or -shm beside it cannot be read or written, or a newer SQLite made the file",
         ),
         Some(ErrorCode::DiskFull) => (Code::STORE_FULL, "the disk is full; make room on it"),
+        // Only a batch that uses up the room of the log is interrupted.
+        Some(ErrorCode::OperationInterrupted) => (
+            Code::STORE_FULL,
+            "the disk is almost full, and what is left is needed to write what was committed before into the file; make room on it",
+        ),
         _ if is_index_full(error) => {
             (Code::STORE_FULL, "the disk is full, so the index of the log (-shm) cannot grow; make room on it")
         }

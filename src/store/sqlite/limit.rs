@@ -1,5 +1,6 @@
 //! When a statement of the user's own SQL must end early: it runs too long, its caller has gone, or the store closes.
 
+use super::disk_room::{DiskRoom, StatementRoom};
 use super::failure::user;
 use crate::error::{Code, Error};
 use rusqlite::Connection;
@@ -76,6 +77,8 @@ impl Drop for CallerGuard {
 pub(super) struct Limits {
     pub(super) timeout: Option<Duration>,
     pub(super) ending: Arc<Ending>,
+    /// The disk of a connection that writes.
+    pub(super) disk: Option<Arc<DiskRoom>>,
 }
 
 /// Why a statement was stopped.
@@ -84,6 +87,7 @@ enum Reason {
     TimedOut,
     CallerGone,
     Closing,
+    DiskFull,
 }
 
 /// The user's statement that runs on a connection.
@@ -92,6 +96,7 @@ struct Running {
     ending: Arc<Ending>,
     caller: Option<Caller>,
     deadline: Option<Instant>,
+    room: Option<StatementRoom>,
     stopped_for: Option<Reason>,
 }
 
@@ -103,6 +108,8 @@ impl Running {
             Some(Reason::CallerGone)
         } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             Some(Reason::TimedOut)
+        } else if self.room.as_mut().is_some_and(StatementRoom::is_used_up) {
+            Some(Reason::DiskFull)
         } else {
             None
         };
@@ -112,23 +119,46 @@ impl Running {
 
 /// Watches the statements of one connection; SQLite calls it every [`STEPS`] steps.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Watch(Arc<Mutex<Option<Running>>>);
+pub(super) struct Watch(Arc<Mutex<Watched>>);
+
+/// What runs on a connection.
+#[derive(Debug, Default)]
+struct Watched {
+    running: Option<Running>,
+    /// For the store's own statements, while a batch is written.
+    batch: Option<StatementRoom>,
+}
+
+impl Watched {
+    fn must_stop(&mut self) -> bool {
+        match (&mut self.running, &mut self.batch) {
+            (Some(running), _) => running.must_stop(),
+            (None, Some(batch)) => batch.is_used_up(),
+            (None, None) => false,
+        }
+    }
+}
 
 impl Watch {
     pub(super) fn install(connection: &mut Connection) -> rusqlite::Result<Self> {
         let watch = Self::default();
         let watched = watch.clone();
-        connection.progress_handler(STEPS, Some(move || watched.running().as_mut().is_some_and(Running::must_stop)))?;
+        connection.progress_handler(STEPS, Some(move || watched.lock().must_stop()))?;
         Ok(watch)
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    /// From now on statements of the store itself leave that room; one that does not fails with SQLITE_INTERRUPT.
+    pub(super) fn batch(&self, room: Option<StatementRoom>) {
+        self.lock().batch = room;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watched> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cfg(test)]
     pub(super) fn is_running(&self) -> bool {
-        self.running().is_some()
+        self.lock().running.is_some()
     }
 
     /// Runs one statement, which ends early if it reaches a limit.
@@ -140,15 +170,20 @@ impl Watch {
         work: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
         let deadline = limits.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut running =
-            Running { ending: limits.ending.clone(), caller: caller.cloned(), deadline, stopped_for: None };
+        let mut running = Running {
+            ending: limits.ending.clone(),
+            caller: caller.cloned(),
+            deadline,
+            room: limits.disk.as_ref().and_then(DiskRoom::for_statement),
+            stopped_for: None,
+        };
         // A short statement may end before SQLite calls the watch once.
         let done = if running.must_stop() {
             Err(Error::closed())
         } else {
-            *self.running() = Some(running);
+            self.lock().running = Some(running);
             let done = work();
-            running = match self.running().take() {
+            running = match self.lock().running.take() {
                 Some(running) => running,
                 None => return done,
             };
@@ -158,9 +193,22 @@ impl Watch {
             (Err(_), Some(Reason::TimedOut)) => Err(timed_out(limits, text)),
             (Err(_), Some(Reason::CallerGone)) => Err(user(text, "its caller has gone, so it was stopped")),
             (Err(_), Some(Reason::Closing)) => Err(Error::closed()),
+            (Err(_), Some(Reason::DiskFull)) => Err(disk_full(text)),
             (done, _) => done,
         }
     }
+}
+
+/// The statement would use up the room that the log needs.
+pub(super) fn disk_full(text: &str) -> Error {
+    let shown: String = text.trim().chars().take(80).collect();
+    Error::new(
+        Code::STORE_FULL,
+        format!(
+            "the disk is almost full: the statement '{shown}' was undone, because it would use the room that is needed to write what \
+             was committed before into the file; make room on the disk, or change fewer rows at a time"
+        ),
+    )
 }
 
 fn timed_out(limits: &Limits, text: &str) -> Error {

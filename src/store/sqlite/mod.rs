@@ -152,13 +152,13 @@ impl SqliteStore {
         connection.execute_batch(LAST_ROW).map_err(|error| storage(&doing(), error))?;
         reserved::check_foreign_keys(&connection, &doing())?;
         let reserved = Reserved::read(&connection).map_err(|error| storage(&doing(), error))?;
-        let sql_limits = Limits { timeout: sql_timeout, ending: Arc::new(Ending::default()) };
+        let sql_limits = Limits { timeout: sql_timeout, ending: Arc::new(Ending::default()), disk: None };
         let mut write = WriteSide {
             connection,
             guard,
             deferred_keys,
             schema: KnownSchema::default(),
-            limits: sql_limits.clone(),
+            limits: Limits { disk: Some(disk.clone()), ..sql_limits.clone() },
             moments,
             rehearsal: Cell::default(),
             reserved,

@@ -269,6 +269,8 @@ pub(super) fn write_connection(
         connection.pragma_update_and_check(None, "wal_autocheckpoint", log_pages, |_| Ok(()))?;
         connection.pragma_update_and_check(None, "journal_size_limit", room.log_bytes_kept(), |_| Ok(()))?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        let unwritten_pages = (room.unwritten_bytes() / page_bytes.max(1)).max(1);
+        connection.pragma_update(None, "cache_spill", unwritten_pages)?;
         connection.pragma_update(None, "temp_store", "MEMORY")
     };
     set().map_err(failed)?;

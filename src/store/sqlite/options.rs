@@ -8,7 +8,7 @@ use crate::protocol::work::TakenJob;
 use crate::store::url::{Durability, Location, SqliteUrl};
 use crate::store::{ActivityBoard, OpenOptions};
 use crate::time::Clock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -100,6 +100,7 @@ pub struct Fault {
     strikes: AtomicU64,
     /// The disk as it seems.
     disk: Mutex<Option<Disk>>,
+    used_each: AtomicI64,
 }
 
 impl Fault {
@@ -126,6 +127,7 @@ impl Fault {
             is_once: AtomicBool::new(false),
             strikes: AtomicU64::new(0),
             disk: Mutex::new(None),
+            used_each: AtomicI64::new(0),
         }
     }
 
@@ -151,8 +153,16 @@ impl Fault {
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(Disk { size, free });
     }
 
+    /// The disk seems to have so much less free each time that it is looked at.
+    pub fn use_up(&self, each: i64) {
+        self.used_each.store(each, SeqCst);
+    }
+
     pub(super) fn disk_now(&self) -> Option<Disk> {
-        *self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let disk = disk.as_mut()?;
+        disk.free -= self.used_each.load(SeqCst);
+        Some(*disk)
     }
 
     /// How many operations it has made fail.

@@ -1,11 +1,12 @@
 //! The user's own SQL: bound, guarded, and counted.
 
 use super::batch::{WriteSide, writing};
+use super::disk_room::DiskRoom;
 use super::failure::{user, user_failed};
 use super::guard::{self, Guard};
 use super::known_schema::SchemaFacts;
 use super::known_statement::{KnownStatement, beginning};
-use super::limit::{Caller, Limits};
+use super::limit::{Caller, Limits, disk_full};
 use super::moment::Moment;
 use super::parameters::places;
 use super::script::{self, Done, Form, Reported, Script, SharedScript, Step};
@@ -19,6 +20,7 @@ use rusqlite::{CachedStatement, Connection, Statement, ToSql, params_from_iter};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Instant;
 
 impl ToSql for SqlValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -283,9 +285,10 @@ fn repeat(side: &WriteSide, step: &Step, caller: Option<&Caller>) -> Result<Resu
 
 /// Runs one statement of the user under guard and within its limits.
 fn watched(side: &WriteSide, statement: &KnownStatement, keep: Keep, caller: Option<&Caller>) -> Result<Done> {
-    side.guard.watch.run(&side.limits, &statement.text, caller, || {
+    let (connection, began) = (&side.connection, Instant::now());
+    let done = side.guard.watch.run(&side.limits, &statement.text, caller, || {
         side.guard.guarded(|| {
-            let (connection, changes_schema) = (&side.connection, statement.may_change_schema);
+            let changes_schema = statement.may_change_schema;
             let prepared =
                 if changes_schema { prepare(connection, statement) } else { prepare_kept(connection, statement) };
             let done = prepared.and_then(|prepared| run_one(connection, prepared, statement, keep, changes_schema));
@@ -294,7 +297,12 @@ fn watched(side: &WriteSide, statement: &KnownStatement, keep: Keep, caller: Opt
             }
             done
         })
-    })
+    })?;
+    let has_outgrown = |disk: &Arc<DiskRoom>| disk.has_outgrown(connection, began.elapsed());
+    if done.has_written && side.limits.disk.as_ref().is_some_and(has_outgrown) {
+        return Err(disk_full(&statement.text));
+    }
+    Ok(done)
 }
 
 /// Makes virtual tables, such as full-text search, write their buffers: a savepoint does that. Otherwise they would

@@ -47,12 +47,15 @@ impl Engine {
             write.spare = batch;
             return;
         }
+        write.guard.watch.batch(self.disk.for_statement());
         let filled = self
             .check_file(write, started)
             .and_then(|()| self.disk.check_log())
             .and_then(|()| self.fill_batch(write, &mut batch, by_writer))
             .and_then(|()| self.begin_for(write, &batch));
-        match filled.and_then(|()| write.commit(&mut batch)) {
+        let committed = filled.and_then(|()| write.commit(&mut batch));
+        write.guard.watch.batch(None);
+        match committed {
             Ok(sync) => {
                 self.note_times(sync, started.elapsed());
                 if sync.is_some() && self.disk.is_short() {

@@ -250,12 +250,14 @@ async fn the_room_that_the_log_needs_is_not_used_up() {
     let reader = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
     reader.execute_batch("BEGIN; SELECT * FROM dialoq_queue_message").unwrap();
     store.submit(vec![send(handle, &"x".repeat(1 << 20))]).await.unwrap();
+    store.run_sql(statement_of("create table t (n integer)")).await.unwrap();
+    store.run_sql(statement_of("insert into t values (1)")).await.unwrap();
     // The file is to grow by 1 MB of its log.
     disk.shrink(64 * MB, MB);
-    store.run_sql(statement_of("create table t (n integer)")).await.unwrap();
+    store.run_sql(statement_of("update t set n = 2")).await.unwrap();
     // It is measured now.
     let mut refused = 0;
-    while let Err(error) = store.run_sql(statement_of("insert into t values (1)")).await {
+    while let Err(error) = store.run_sql(statement_of("update t set n = 3")).await {
         assert!([Code::STORE_FULL, Code::OWNER_GONE].contains(&error.code()), "{error}");
         assert!(store.ended().is_none(), "it is opened again");
         refused += 1;
@@ -333,4 +335,67 @@ async fn what_a_transaction_took_may_be_answered_where_nothing_else_is_added() {
         }
         tx.rollback(None).await.unwrap();
     }
+}
+
+/// A large statement filled the disk beside rows that were only in the log so far: they could not be written into the file any more.
+#[tokio::test]
+async fn a_statement_leaves_the_room_that_the_log_needs() {
+    let _limit = crate::testing::limit();
+    const MB: i64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Fault::disk();
+    disk.shrink(64 * MB, 40 * MB);
+    let (store, handle) = opened_on(&disk, folder.path()).await;
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    store.run_sql(statement_of("create table t (n blob)")).await.unwrap();
+    store.submit(vec![send(handle, "m"), send(handle, "m")]).await.unwrap();
+    let rows = "with recursive n (n) as (select 1 union all select n + 1 from n where n < 3000)
+        insert into t select randomblob(1000) from n";
+    disk.shrink(64 * MB, 2 * MB);
+    for store in [&store, &guest] {
+        let error = store.run_sql(statement_of(rows)).await.unwrap_err();
+        assert!(error.code() == Code::STORE_FULL && error.message().contains("was undone"), "{error}");
+        let mut tx = store.begin(Seen::always()).await.unwrap();
+        tx.sql(statement_of("insert into t values (1)")).await.unwrap();
+        assert_eq!(tx.sql(statement_of(rows)).await.unwrap_err().code(), Code::STORE_FULL);
+        tx.sql(statement_of("insert into t values (1)")).await.unwrap();
+        tx.commit().await.unwrap();
+        assert!(store.ended().is_none());
+    }
+    assert!(store.is_owner(), "it has not failed");
+    let count = statement_of("select count(*) from t");
+    assert_eq!(store.query(count.clone()).await.unwrap().rows[0].values(), [crate::store::SqlValue::Integer(4)]);
+    assert_eq!(bodies(&guest).await, ["m"; 2]);
+    // One that writes much and adds nothing.
+    disk.shrink(64 * MB, 40 * MB);
+    store.run_sql(statement_of(rows)).await.unwrap();
+    disk.shrink(64 * MB, 5 * MB);
+    store.run_sql(statement_of("update t set n = randomblob(1000) where length(n) > 1")).await.unwrap();
+    assert_eq!(store.query(count).await.unwrap().rows[0].values(), [crate::store::SqlValue::Integer(3004)]);
+}
+
+/// The log of a change of very many rows filled the disk, and what was committed before could not be written into the file any more.
+#[tokio::test]
+async fn a_change_of_very_many_rows_leaves_the_room_that_the_log_needs() {
+    let _limit = crate::testing::limit();
+    const MB: i64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let disk = Fault::disk();
+    disk.shrink(64 * MB, 60 * MB);
+    let (store, handle) = opened_on(&disk, folder.path()).await;
+    store.submit(vec![definitions("CREATE WORK QUEUE w")]).await.unwrap();
+    for _ in 0..10 {
+        store.submit(vec![push(Some(vec![0; 100])); 1000]).await.unwrap();
+    }
+    store.submit(vec![send(handle, "m")]).await.unwrap();
+    disk.shrink(64 * MB, 3 * MB);
+    disk.use_up(100 << 10);
+    let error = store.submit(vec![definitions("DROP WORK QUEUE w")]).await.unwrap_err();
+    assert_eq!(error.code(), Code::STORE_FULL, "{error}");
+    assert!(error.message().contains("what is left is needed"), "{error}");
+    disk.use_up(0);
+    disk.shrink(64 * MB, 60 * MB);
+    while store.submit(Vec::new()).await.is_err() {}
+    assert_eq!(bodies(&store).await, ["m"]);
+    store.submit(vec![definitions("DROP WORK QUEUE w")]).await.unwrap();
 }
