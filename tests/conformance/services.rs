@@ -58,6 +58,37 @@ case!(moving_a_service_moves_its_messages, [22], async |t| {
     assert_eq!(t.receive("Q2").await?.texts(), ["1", "2", "3"]);
 });
 
+case!(a_script_may_take_back_what_it_did, [22, 27], async |t| {
+    t.define("CREATE QUEUE [Q2]; CREATE QUEUE [Q3]; CREATE SERVICE [Other] ON QUEUE [QT] ([C])").await?;
+    let dialog = t.dialog().await?;
+    let other = t.begin_dialog(t.to("Other")).await?.handle;
+    t.send(dialog, "Text", "1").await?;
+    t.send(other, "Text", "1").await?;
+    t.define("ALTER SERVICE [T] ON QUEUE [Q2]; ALTER SERVICE [T] ON QUEUE [Q3]").await?;
+    assert_eq!(t.receive("Q3").await?.texts(), ["1"]);
+    t.send(dialog, "Text", "2").await?;
+    t.define("ALTER SERVICE [T] ON QUEUE [QT]; ALTER SERVICE [T] ON QUEUE [Q3]; ALTER SERVICE [T] (DROP CONTRACT [C])")
+        .await?;
+    assert_eq!(t.receive("QI").await?.error_codes(), [-8469]);
+    t.define("ALTER SERVICE [Other] ON QUEUE [Q2]; DROP SERVICE [Other]; DROP QUEUE [Q2]").await?;
+    assert_eq!(t.receive("QI").await?.error_codes(), [-8470]);
+    assert!(t.receive("QT").await?.is_empty());
+    for script in [
+        "ALTER QUEUE [QT] WITH STATUS = OFF; ALTER QUEUE [QT] WITH STATUS = ON",
+        "ALTER QUEUE [QT] WITH STATUS = OFF; DROP QUEUE [QT]; CREATE QUEUE [QT]",
+        "CREATE SERVICE [S] ON QUEUE [QT]; ALTER SERVICE [S] ON QUEUE [Q3]; ALTER SERVICE [S] (ADD CONTRACT [C]); DROP SERVICE [S]",
+        "CREATE CONTRACT [K] ([Text] SENT BY ANY); DROP CONTRACT [K]; CREATE CONTRACT [K] ([Text] SENT BY ANY); DROP CONTRACT [K]",
+        "CREATE SERVICE [E] ON QUEUE [QT]; CREATE EVENT NOTIFICATION [N] ON QUEUE [Q3] FOR QUEUE_ACTIVATION TO SERVICE 'E', 'current database'; \
+         DROP EVENT NOTIFICATION [N] ON QUEUE [Q3]; DROP SERVICE [E]",
+        "CREATE WORK QUEUE [W]; CREATE WORK SCHEDULE [Z] ON WORK QUEUE [W] WITH CRON = '0 3 * * *'; \
+         ALTER WORK SCHEDULE [Z] WITH STATUS = OFF; DROP WORK SCHEDULE [Z]; ALTER WORK QUEUE [W] WITH STATUS = OFF; DROP WORK QUEUE [W]",
+        "CREATE WORK QUEUE [W]; CREATE WORK SCHEDULE [Z] ON WORK QUEUE [W] WITH CRON = '0 3 * * *'; DROP WORK SCHEDULE [Z]; \
+         DROP WORK QUEUE [W]; CREATE WORK QUEUE [W]; DROP WORK QUEUE [W]",
+    ] {
+        t.define(script).await?;
+    }
+});
+
 case!(a_definition_comes_while_transactions_take_turns, [22], async |t| {
     t.define("CREATE QUEUE [Q2]").await?;
     let pairs = [t.pair().await?, t.pair().await?];

@@ -11,7 +11,7 @@ use crate::store::database::Database;
 use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::definitions::catalog::Known;
-use crate::store::database::definitions::definition_effects::{folded_name, follow, hold, row};
+use crate::store::database::definitions::definition_effects::{folded_name, follow, gathered, hold, row};
 use crate::store::database::link::{Arg, Call, Failure, Link, Linked};
 use crate::store::database::notifications::notice::Notices;
 use crate::store::database::retry::{LOCKED_DEFINITION, Repeat, Retry};
@@ -219,7 +219,7 @@ impl Database {
                 notices.extend(notices_in(&link.call(call).await?));
             }
         }
-        for call in applied.iter().flat_map(|applied| &applied.consequences).filter_map(follow) {
+        for call in gathered(applied).iter().filter_map(follow) {
             notices.extend(notices_in(&link.call(call).await?));
         }
         let ended = link.call(Call { name: "define_end", args: Vec::new() }).await?;

@@ -1,10 +1,11 @@
 //! Definitions as calls: the rows that are written or removed, and the effects on open conversations.
 
-use crate::catalog::apply::{Consequence, Touched};
+use crate::catalog::apply::{Applied, Consequence, Touched};
 use crate::catalog::{Catalog, fold_name};
 use crate::store::database::calls::put;
 use crate::store::database::link::{Arg, Call};
 use crate::time::Timestamp;
+use std::collections::{HashMap, HashSet};
 
 /// The folded name of a queue, for [`row`]; empty for other objects.
 pub(in crate::store::database) fn folded_name(catalog: &Catalog, touched: Touched) -> String {
@@ -60,6 +61,37 @@ pub(in crate::store::database) fn hold(consequence: &Consequence, hold_ms: i32) 
     };
     let args = vec![contract.map_or(Arg::Null, Arg::Int), service.map_or(Arg::Null, Arg::Int), Arg::Int(hold_ms)];
     Some(Call { name: "hold_receives", args })
+}
+
+/// The consequences of a script in their order. The moves of a service are one, and none if it is dropped: its row, which is written
+/// before all of them, says only what became of it in the end.
+pub(in crate::store::database) fn gathered(applied: &[Applied]) -> Vec<Consequence> {
+    let all = || applied.iter().flat_map(|applied| &applied.consequences);
+    // From its first queue to its last.
+    let mut moves: HashMap<i32, (i32, i32)> = HashMap::new();
+    for consequence in all() {
+        if let Consequence::ServiceMoved { service_id, from_queue_id, to_queue_id } = consequence {
+            moves.entry(*service_id).or_insert((*from_queue_id, *to_queue_id)).1 = *to_queue_id;
+        }
+    }
+    let is_dropped = |service: i32| {
+        all().any(|it| matches!(it, Consequence::ServiceDropped { service_id, .. } if *service_id == service))
+    };
+    let mut moved = HashSet::new();
+    all()
+        .filter_map(|consequence| match consequence {
+            Consequence::ServiceMoved { service_id, .. } => {
+                let (from_queue_id, to_queue_id) = *moves.get(service_id)?;
+                let is_first = moved.insert(*service_id) && !is_dropped(*service_id);
+                is_first.then_some(Consequence::ServiceMoved { service_id: *service_id, from_queue_id, to_queue_id })
+            }
+            Consequence::ServiceDropped { service_id, queue_id } => {
+                let queue_id = moves.get(service_id).map_or(*queue_id, |(from, _)| *from);
+                Some(Consequence::ServiceDropped { service_id: *service_id, queue_id })
+            }
+            other => Some(other.clone()),
+        })
+        .collect()
 }
 
 /// The call that applies the effect of a definition on conversations; `None` if `define_end` applies it.
