@@ -14,6 +14,7 @@ DROP VIEW IF EXISTS sys_conversation_groups;
 DROP VIEW IF EXISTS sys_service_queues;
 DROP VIEW IF EXISTS sys_service_message_types;
 DROP VIEW IF EXISTS sys_service_contract_usages;
+DROP VIEW IF EXISTS sys_service_queue_usages;
 DROP VIEW IF EXISTS sys_service_contract_message_usages;
 DROP VIEW IF EXISTS sys_service_contracts;
 DROP VIEW IF EXISTS sys_services;

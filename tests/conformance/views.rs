@@ -87,6 +87,10 @@ case!(services_and_usages_in_the_views, [29, 226], async |t| {
     let usages = t.view("service_contract_usages").await?;
     let listed = usages.iter().filter(|row| row.int("service_id") == service.int("service_id")).count();
     assert_eq!(listed, 1);
+    let queues = t.view("service_queue_usages").await?;
+    let of_service = queues.iter().find(|row| row.int("service_id") == service.int("service_id")).expect("its queue");
+    assert_eq!(of_service.int("service_queue_id"), service.int("service_queue_id"));
+    assert_eq!(queues.len(), services.len(), "one for each");
     let ids: HashSet<i64> = services.iter().map(|row| row.int("service_id")).collect();
     assert_eq!(ids.len(), services.len());
     assert!(service.int("service_id") >= 65536);
