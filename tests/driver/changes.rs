@@ -156,3 +156,80 @@ pub(crate) fn a_hold_ends_although_the_clock_is_set_back(store: Store) {
         assert_eq!(number(&client, holds).await, 0);
     });
 }
+
+/// Both sides of a conversation reach its LIFETIME together. One that has read its Error ended while `tick` was about to write the other's.
+pub(crate) fn a_conversation_gets_one_error_however_many_are_raised(store: Store) {
+    on(store, |broker, client, database| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "0").await.unwrap();
+        broker.receive("server").await.unwrap().expect("the first message makes the other side");
+        broker.close().await.unwrap();
+        let errors = "SELECT count(*) FROM dialoq.queue_message AS m JOIN dialoq.conversation_endpoint AS e
+            ON e.endpoint_id = m.endpoint_id WHERE NOT e.is_initiator AND m.message_type_id = 1";
+        let overdue = "UPDATE dialoq.conversation_endpoint SET lifetime = clock_timestamp(), due_at = clock_timestamp()
+            WHERE is_initiator";
+        client.batch_execute(overdue).await.unwrap();
+        client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+        let overdue = overdue.replace("WHERE is", "WHERE NOT is");
+        client.batch_execute(&overdue).await.unwrap();
+        client.batch_execute(&format!("SELECT dialoq.end_conversation('{}')", handle.0)).await.unwrap();
+        assert_eq!(number(&client, errors).await, 0, "it is to get another one");
+        client.batch_execute("SELECT * FROM dialoq.tick()").await.unwrap();
+        assert_eq!(number(&client, errors).await, 1);
+        client
+            .batch_execute("SELECT dialoq.end_conversation(conversation_handle) FROM dialoq.receive('server')")
+            .await
+            .unwrap();
+
+        // Two transactions that do not see each other.
+        let broker = dialoq::Broker::open(database.url()).await.unwrap();
+        broker.send(dialog(&broker).await, "//t/Word", "1").await.unwrap();
+        broker.receive("server").await.unwrap().expect("the first message makes the other side");
+        let other = self::client(database.url()).await;
+        for (session, code) in [(&client, -8489), (&other, -8462)] {
+            let raise = format!(
+                "BEGIN; SELECT dialoq.raise_error(e.endpoint_id, {code}, 'x') FROM dialoq.conversation_endpoint AS e
+                    WHERE NOT e.is_initiator AND e.state = 'CO'"
+            );
+            session.batch_execute(&raise).await.unwrap();
+        }
+        for session in [&client, &other] {
+            session.batch_execute("COMMIT").await.unwrap();
+        }
+        let received = broker.receive("server").await.unwrap().expect("an Error");
+        assert_eq!(
+            received.iter().map(|message| message.error().map(|error| error.code)).collect::<Vec<_>>(),
+            [Some(-8489)]
+        );
+    });
+}
+
+/// A receiver that a change of very many conversations did not see when it began keeps its message while the change waits for it.
+pub(crate) fn no_kept_message_outlives_its_conversation(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("ALTER QUEUE server WITH RETENTION = ON").await.unwrap();
+        let mut handles = Vec::new();
+        for _ in 0..501 {
+            handles.push(dialog(&broker).await);
+        }
+        broker.send_many(&handles, "//t/Word", "0").await.unwrap();
+        broker.close().await.unwrap();
+        let (holder, receiver) = (self::client(database.url()).await, self::client(database.url()).await);
+        holder.batch_execute("BEGIN; SELECT dialoq.receive('server', 1)").await.unwrap();
+        let change = "SELECT dialoq.on_service_dropped(s.service_id, s.queue_id) FROM dialoq.service AS s WHERE s.name = '//t/Server'";
+        let changing = begun(&client, database.url(), change.to_owned()).await;
+        receiver.batch_execute("BEGIN; SELECT dialoq.receive('server', 1)").await.unwrap();
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted";
+        while number(&client, waits).await == 0 {
+            tokio::task::yield_now().await;
+        }
+        receiver.batch_execute("COMMIT").await.unwrap();
+        changing.await.unwrap();
+        assert_eq!(
+            number(&client, "SELECT count(*) FROM dialoq.conversation_endpoint WHERE NOT is_initiator").await,
+            0
+        );
+        assert_eq!(number(&client, "SELECT count(*) FROM dialoq.retained_message").await, 0);
+    });
+}

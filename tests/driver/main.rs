@@ -123,7 +123,8 @@ fn main() -> ExitCode {
             a_recheck_is_done_although_the_clock_was_set_back a_tick_reads_a_part_of_very_many_requests;
         Postgres changes: a_change_that_waits_for_one_group_holds_no_other
             an_error_for_all_conversations_reaches_a_side_that_is_being_made a_queue_is_dropped_beside_an_open_send
-            a_message_to_a_side_that_is_erased_meanwhile_does_not_stay a_hold_ends_although_the_clock_is_set_back;
+            a_message_to_a_side_that_is_erased_meanwhile_does_not_stay a_conversation_gets_one_error_however_many_are_raised
+            no_kept_message_outlives_its_conversation a_hold_ends_although_the_clock_is_set_back;
         Postgres dialog_batches: a_batch_begins_what_is_plain_and_leaves_the_rest
             a_batch_ends_what_is_plain_and_leaves_the_rest first_messages_go_among_others_in_a_batch
             what_is_left_of_a_batch_is_done_alone a_first_message_is_not_sent_under_the_lock_of_another_group;

@@ -83,8 +83,10 @@ BEGIN
     END
     ELSE IF @state = N'ER'
     BEGIN
-        -- The peer is still open only if the error was this side's alone.
-        IF @peer_state IN (N'SO', N'CO')
+        -- The peer is still open only if the error was this side's alone. One whose LIFETIME is over gets the Error of that.
+        IF @peer_state IN (N'SO', N'CO') AND NOT EXISTS (
+            SELECT 1 FROM dialoq.conversation_endpoint AS p WITH (READUNCOMMITTED)
+            WHERE p.endpoint_id = @peer_id AND p.lifetime <= @now)
         BEGIN
             SET @error = dialoq.error_body(-8462, N'the other endpoint of the conversation has ended');
             EXEC dialoq.add_error @peer_id, @error, @notices OUTPUT;

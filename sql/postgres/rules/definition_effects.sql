@@ -249,7 +249,6 @@ CREATE FUNCTION dialoq.erase_all(p_affected bigint[])
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = ANY (p_affected);
-    DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = ANY (p_affected);
     DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (p_affected);
     -- As in on_queue_dropped.
     DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (ARRAY(
@@ -258,5 +257,7 @@ BEGIN
         FOR UPDATE OF f SKIP LOCKED));
     DELETE FROM dialoq.send_counter AS n WHERE n.endpoint_id = ANY (p_affected);
     DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (p_affected);
+    -- Last: a RECEIVE that is waited for above may have kept its messages.
+    DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = ANY (p_affected);
 END
 $$;

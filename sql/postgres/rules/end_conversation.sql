@@ -14,7 +14,7 @@ DECLARE
     v_notices text;
 BEGIN
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
-    SELECT p.endpoint_id, p.state INTO v_peer
+    SELECT p.endpoint_id, p.state, p.lifetime INTO v_peer
     FROM dialoq.conversation_endpoint AS p
     WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
     DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
@@ -38,8 +38,9 @@ BEGIN
         DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
         v_notices := dialoq.finish(p_endpoint_id, p_now);
     ELSIF e.state = 'ER' THEN
-        -- The other side waits for a message only if the error was this side's alone.
-        IF v_peer.state IN ('SO', 'CO') THEN
+        -- The other side waits for a message only if the error was this side's alone. One whose LIFETIME is over gets the Error of that,
+        -- maybe at this moment: both sides reach it together.
+        IF v_peer.state IN ('SO', 'CO') AND (v_peer.lifetime > p_now) IS NOT FALSE THEN
             v_notices := dialoq.raise_error(v_peer.endpoint_id, -8462, 'the other endpoint of the conversation has ended');
         END IF;
         PERFORM dialoq.erase(p_endpoint_id);
