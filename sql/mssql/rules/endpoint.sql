@@ -303,6 +303,14 @@ BEGIN
                 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
                 WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC)
             WHERE endpoint_id = @endpoint_id;
+        ELSE IF @state = N'ER'
+            -- Transactions that did not see each other may have raised an Error each. The first is the only one.
+            DELETE FROM m
+            FROM dialoq.queue_message AS m WITH (ROWLOCK, READPAST)
+            WHERE m.endpoint_id = @endpoint_id AND m.message_type_id = 1 AND m.queuing_order > (
+                SELECT MIN(n.queuing_order)
+                FROM dialoq.queue_message AS n WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE n.endpoint_id = @endpoint_id AND n.message_type_id = 1);
     END
     IF @state = N'DO'
     BEGIN

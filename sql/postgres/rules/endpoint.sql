@@ -111,10 +111,9 @@ BEGIN
             -- Transactions that did not see each other may have raised an Error each. The first is the only one.
             DELETE FROM dialoq.queue_message AS m
             WHERE m.endpoint_id = p_endpoint_id AND m.message_type_id = 1 AND m.message_type_id IN (1, 2, 3)
-                AND (m.delivery_class, m.queuing_order) > (
-                    SELECT n.delivery_class, n.queuing_order FROM dialoq.queue_message AS n
-                    WHERE n.endpoint_id = p_endpoint_id AND n.message_type_id = 1 AND n.message_type_id IN (1, 2, 3)
-                    ORDER BY n.delivery_class, n.queuing_order LIMIT 1);
+                AND m.queuing_order > (
+                    SELECT min(n.queuing_order) FROM dialoq.queue_message AS n
+                    WHERE n.endpoint_id = p_endpoint_id AND n.message_type_id = 1 AND n.message_type_id IN (1, 2, 3));
         END IF;
         PERFORM dialoq.hold_outbox(p_endpoint_id, dialoq.hold_status(v_state));
     END IF;
