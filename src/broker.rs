@@ -60,7 +60,11 @@ impl Broker {
     /// The servers' own parameters are in `docs/servers.md` and `docs/sqlserver.md`.
     ///
     /// A broker on a server works in the tokio runtime in which it was opened. Once that has ended, later calls from other runtimes
-    /// get 60016, and those under way 60016 or 60031; so tests that share a broker share a runtime too.
+    /// get 60016, and those under way 60016 or 60031; so tests that share a broker share a runtime too. Calls hang while that runtime
+    /// exists and runs nothing, as one of `current_thread` does outside its `block_on`, and time out at once under `start_paused`.
+    ///
+    /// Queries, checks of bodies against a schema and the close of an embedded store run on the blocking pool of the caller's runtime. So
+    /// never wait for them by `block_on` on all threads of that pool, 512 by default: no thread is left for them.
     ///
     /// # Errors
     /// 60019 the URL is not understood, 60010 another process owns the file and this one cannot
