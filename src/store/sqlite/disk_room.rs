@@ -37,6 +37,9 @@ const ANSWERS_OF_LOG: i64 = 2;
 /// With so much more than is kept free, it is measured ten times a second, else after each batch.
 const PLENTY: i64 = 256 << 20;
 
+/// The pages held in memory, on a disk that is not small: enough for the edges of the tables, where writes happen.
+const CACHE_BYTES: i64 = 8 << 20;
+
 /// A statement that adds so much that a disk with plenty of room is full runs for longer.
 const LONG: Duration = Duration::from_millis(20);
 
@@ -273,12 +276,17 @@ impl DiskRoom {
     pub(super) fn has_outgrown(&self, connection: &Connection, ran: Duration) -> bool {
         let Some(path) = self.path.as_ref().filter(|_| ran >= LONG || self.is_short()) else { return false };
         let (Some(grown), Some(disk)) = (growth(connection, path), self.disk()) else { return false };
-        grown > self.in_log.load(Relaxed) && disk.free - grown < self.least()
+        grown > self.in_log.load(Relaxed) && disk.free - grown < self.left_by_statements()
     }
 
-    /// The changed pages that may be in memory: what is left of them to be written finds room at the commit.
-    pub(super) fn unwritten_bytes(&self) -> i64 {
-        self.least()
+    /// The pages held in memory. As many may be changed and not written at a commit, so on a small disk they are few.
+    pub(super) fn cache_bytes(&self) -> i64 {
+        if self.log_pages == LOG_PAGES { CACHE_BYTES } else { self.least() }
+    }
+
+    /// What a statement leaves beside what the log makes the tables grow by, so that it finds room at its commit.
+    fn left_by_statements(&self) -> i64 {
+        self.least().max(self.cache_bytes())
     }
 
     /// Refuses to write anything where the log grows and the room is needed to write it into the file: without that, the file is full for
@@ -321,7 +329,7 @@ impl StatementRoom {
         let Some(disk) = self.room.disk() else { return false };
         let before = *self.free_before.get_or_insert(disk.free);
         let unmeasured = if self.room.is_exact.load(Relaxed) { 0 } else { self.room.log_bytes() };
-        disk.free < before && disk.free < self.room.in_log.load(Relaxed) + unmeasured + self.room.least()
+        disk.free < before && disk.free < self.room.in_log.load(Relaxed) + unmeasured + self.room.left_by_statements()
     }
 }
 
@@ -404,7 +412,9 @@ mod tests {
         for (size_mb, pages) in [(6, 64), (64, 512), (256, 2048), (1024, 4000), (1 << 20, 4000)] {
             let fault = Fault::disk();
             fault.shrink(size_mb * MB, size_mb * MB);
-            assert_eq!(DiskRoom::new(Some(Path::new("a")), Some(fault)).log_pages, pages, "{size_mb} MB");
+            let room = DiskRoom::new(Some(Path::new("a")), Some(fault));
+            let cache = if pages == 4000 { 8 * MB } else { room.least() };
+            assert_eq!((room.log_pages, room.cache_bytes()), (pages, cache), "{size_mb} MB");
         }
         let room = DiskRoom::new(None, None);
         assert!(room.log_pages == LOG_PAGES && !room.is_short(), "in memory there is no disk");

@@ -34,9 +34,6 @@ const BUSY_TRY: Duration = Duration::from_millis(50);
 /// How long an opening on a disk with little room waits for readers that hold back the log.
 const LOG_WAIT: Duration = Duration::from_millis(250);
 
-/// Pages held in memory, in KiB: enough for the edges of the tables, where writes happen.
-const CACHE_KIB: i32 = 8192;
-
 /// Statements that are kept prepared: the store's own, of which it has some 80, and the user's.
 const STATEMENTS: usize = 256;
 
@@ -268,9 +265,7 @@ pub(super) fn write_connection(
         let log_pages = (room.log_bytes() / page_bytes.max(1)).max(1);
         connection.pragma_update_and_check(None, "wal_autocheckpoint", log_pages, |_| Ok(()))?;
         connection.pragma_update_and_check(None, "journal_size_limit", room.log_bytes_kept(), |_| Ok(()))?;
-        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-        let unwritten_pages = (room.unwritten_bytes() / page_bytes.max(1)).max(1);
-        connection.pragma_update(None, "cache_spill", unwritten_pages)?;
+        connection.pragma_update(None, "cache_size", -(room.cache_bytes() / 1024))?;
         connection.pragma_update(None, "temp_store", "MEMORY")
     };
     set().map_err(failed)?;
